@@ -1,0 +1,44 @@
+# `make demo` and `make test` do everything a fresh machine needs: Python 3.11+, a C toolchain, make and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench clean
+
+demo: $(STAMP)
+	$(BIN)/seatrial run many-small-jobs -o out/demo --force
+
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not slow and not local"
+
+bench: $(STAMP)
+	@for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark; done
+
+# uv when there is one, else venv and pip; both install exactly what requirements.lock says.
+$(STAMP): requirements.lock pyproject.toml
+	@echo "setting up $(VENV)"
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv -q --allow-existing --python "$(PYTHON)" $(VENV) && \
+	  uv pip install -q --python $(BIN)/python -r requirements.lock && \
+	  uv pip install -q --python $(BIN)/python --no-deps -e . ; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/pip install -q --disable-pip-version-check -r requirements.lock && \
+	  $(BIN)/pip install -q --disable-pip-version-check --no-deps -e . ; \
+	fi
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) out

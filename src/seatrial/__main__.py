@@ -1,0 +1,5 @@
+"""`python -m seatrial` is `seatrial`."""
+
+from seatrial.cli.main import main
+
+main()

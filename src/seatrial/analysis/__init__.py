@@ -1,0 +1,1 @@
+"""From what was observed to figures: lifecycle tables, utilisation, a row per trial. Reads only the study directory."""

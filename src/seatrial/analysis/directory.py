@@ -1,0 +1,212 @@
+"""The study directory as analysis sees it: what is there, what is missing, and what a crash left half written.
+
+Everything after a run starts here, perhaps years later and on another machine. So a directory that cannot be read is
+refused with the reason and a remedy, and one that can be read in part is read in part; `notes` say what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from seatrial import __version__
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.lifecycle import Stage
+
+FORMAT = 1
+STUDY, TRIAL, SUBMITTED, TRIALS = "study.json", "trial.json", "submitted.jsonl", "trials"
+RUNNING, CUT_OFF = "running", "interrupted"  # a trial that says it runs when we read it was killed, or still runs
+
+_GIVE = "Give the directory that `seatrial run -o OUT` wrote, not one inside it."
+_DAMAGED = "It was damaged after the run; take it from a backup, or run again."
+
+_SUBMITTED_SCHEMA = {
+    "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial's directory and its trial.json."""
+
+    directory: Path
+    document: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.document.get("trial", self.directory.name))
+
+    @property
+    def setup(self) -> str:
+        return str(self.document.get("setup", ""))
+
+    @property
+    def stack(self) -> str:
+        return str(self.document.get("stack", ""))
+
+    @property
+    def cut_off(self) -> bool:
+        return bool(self.document.get("outcome", RUNNING) == RUNNING)
+
+    @property
+    def outcome(self) -> str:
+        return CUT_OFF if self.cut_off else str(self.document["outcome"])
+
+    @property
+    def valid(self) -> bool:
+        """A trial that never came to judge itself is not to be trusted."""
+        return not self.cut_off and bool((self.document.get("validity") or {}).get("valid", False))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it is not valid, in words."""
+        reasons = [str(reason) for reason in (self.document.get("validity") or {}).get("reasons", ())]
+        return reasons or ([] if self.valid else ["it was cut off before it could be judged"])
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(self.document.get("params") or {})
+
+    @property
+    def phases(self) -> dict[str, dict[str, Any]]:
+        return dict(self.document.get("phases") or {})
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(
+            Stage(str(s["name"]), str(s["of"]), str(s.get("about", "")), bool(s.get("general", False)))
+            for s in self.document.get("stages") or ()
+        )
+
+    @cached_property
+    def errors_ns(self) -> list[int]:
+        """The error bound of each source, by its number."""
+        return [int(source.get("error_ns", 0)) for source in self.document.get("sources") or ()]
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study's directory, its study.json and those of its trials that were begun."""
+
+    out: Path
+    document: Mapping[str, Any]
+    trials: tuple[TrialRecord, ...]
+    notes: tuple[str, ...] = ()  # what is missing or cut off, in words
+
+    @property
+    def name(self) -> str:
+        return str(self.document.get("name", self.out.name))
+
+    @property
+    def on(self) -> str:
+        return str(self.document.get("on", ""))
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The workloads of a trial in the order of their numbers; `note` says what had to be left out."""
+
+    frame: pl.DataFrame
+    note: str = ""
+    first_ns: int = 0  # the first submission
+
+
+def read_study(out: Path) -> StudyRecord:
+    """The study in `out`, as far as it went; raises where there is none, or one we cannot read."""
+    if not out.is_dir():
+        raise UsageProblem(f"{out} is not a directory", _GIVE)
+    if not (out / STUDY).is_file():
+        raise UsageProblem(f"{out} is no study: it has no {STUDY}", _GIVE)
+    document = _read_json(out / STUDY)
+    _check_format(out / STUDY, document)
+    trials: list[TrialRecord] = []
+    notes: list[str] = []
+    missing = 0
+    for name in document.get("trials", ()):
+        directory = out / TRIALS / str(name)
+        if not (directory / TRIAL).is_file():
+            missing += 1
+            continue
+        trial = read_trial(directory)
+        trials.append(trial)
+        if trial.cut_off:
+            notes.append(f"{trial.name} was cut off: it counts as {CUT_OFF}, with what was observed until then")
+            _, torn = _whole_lines(directory / SUBMITTED)
+            notes += [f"{trial.name}: {torn}"] if torn else []
+    if missing:
+        notes.append(f"{missing} of {missing + len(trials)} trials were not run")
+    return StudyRecord(out, document, tuple(trials), tuple(notes))
+
+
+def read_trial(directory: Path) -> TrialRecord:
+    if not (directory / TRIAL).is_file():
+        raise UsageProblem(f"{directory} is no trial: it has no {TRIAL}", "Give a directory under OUT/trials.")
+    document = _read_json(directory / TRIAL)
+    _check_format(directory / TRIAL, document)
+    return TrialRecord(directory, document)
+
+
+def read_submitted(directory: Path) -> Submitted:
+    """`submitted.jsonl` without the line that a crash tore, wherever it tore it."""
+    path = directory / SUBMITTED
+    whole, note = _whole_lines(path)
+    if not whole:
+        return Submitted(pl.DataFrame(schema=_SUBMITTED_SCHEMA), note)
+    try:
+        frame = pl.read_ndjson(whole, schema=_SUBMITTED_SCHEMA)
+    except pl.exceptions.PolarsError as error:
+        raise SetupProblem(
+            f"{path} is damaged before its last line: {error}", "Take the damaged lines out, or leave this trial out."
+        ) from error
+    frame = frame.sort("number", maintain_order=True)
+    frame = frame.filter(pl.col("number").ne_missing(pl.col("number").shift()))
+    first = frame["at_ns"].min()
+    return Submitted(frame, note, int(first) if isinstance(first, int) else 0)
+
+
+def _whole_lines(path: Path) -> tuple[bytes, str]:
+    """The lines of a file that was appended to, without a last one that is no JSON, and a note on that."""
+    data = path.read_bytes() if path.is_file() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    start = whole.rfind(b"\n", 0, -1) + 1
+    if whole and not _is_json(whole[start:]):
+        whole = whole[:start]
+    torn = len(whole) < len(data)
+    return whole, f"the last line of {path.name} was torn by a crash and is left out" if torn else ""
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise SetupProblem(f"{path} is not JSON: {error}", _DAMAGED) from error
+    if not isinstance(document, dict):
+        raise SetupProblem(f"{path} does not hold an object", _DAMAGED)
+    return document
+
+
+def _check_format(path: Path, document: Mapping[str, Any]) -> None:
+    found = document.get("format")
+    if not isinstance(found, int):
+        raise UsageProblem(f"{path} does not say its format", _GIVE)
+    if found > FORMAT:
+        by = document.get("seatrial")
+        written = f", written by seatrial {by}" if by else ""
+        raise UsageProblem(
+            f"{path} has format {found}{written}; seatrial {__version__} reads up to format {FORMAT}",
+            "Upgrade seatrial, or report with the version that wrote it.",
+        )

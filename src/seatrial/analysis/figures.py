@@ -1,0 +1,150 @@
+"""The figures of one trial: its row in summary.csv, what `expect` is about, and what is printed when the trial ends.
+
+Definitions:
+
+- `total_s`: first submission → last completion; empty unless the outcome is `completed` and every workload completed.
+  `rate_per_s` is completed / total_s, so it is empty with it: a stack that clogs must not look fast.
+- `creation_per_s`, `dispatch_per_s`: (n − 1) / (last − first) of the n workloads that the server showed, that the queue
+  admitted. Without a queue the Job controller dispatches: a workload is dispatched when all its pods are created.
+- `p50_s` …: percentiles of turnaround (completed − submitted) of completed workloads by nearest rank: the ⌈p·n⌉-th
+  smallest, which some workload really had. With fewer than 100 workloads p99 is the largest.
+- `cpu_util`, `gpu_util`, `held_idle_s`: see `utilisation`; from the first submission to the last completion, or to the
+  end of the trial where not everything completed.
+- `nodes`: that were there at any time. `workloads`: that the steps would submit, where trial.json says how many.
+- `submitted` = `completed` + `failed` + `deleted` + `pending`, each workload counted once, the earlier word winning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from seatrial.analysis.directory import TrialRecord, read_trial
+from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
+from seatrial.analysis.utilisation import use
+from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED
+from seatrial.model.units import SECOND
+
+Figures = dict[str, float | str | None]
+
+# Columns of summary.csv: before the parameters, after them, and what stands behind those that the design names.
+BEFORE: tuple[str, ...] = ("scenario", "on", "setup", "stack", "repeat", "seed")
+COUNTS: tuple[str, ...] = ("nodes", "workloads", "pods", "submitted", "completed")
+AFTER: tuple[str, ...] = (
+    *COUNTS, "outcome", "total_s", "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s",
+    "cpu_util", "gpu_util", "held_idle_s", "valid",
+)  # fmt: skip
+MORE: tuple[str, ...] = (
+    "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
+)  # fmt: skip
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending"})
+TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial"})
+FIXED = frozenset({*BEFORE, *AFTER, *MORE})
+
+
+def figures(trial_dir: Path, document: Mapping[str, Any] | None = None) -> Figures:
+    """The summary row of one trial. `document` stands in for its trial.json as long as that is not finished."""
+    trial = read_trial(trial_dir) if document is None else TrialRecord(trial_dir, document)
+    return figures_of(lifecycle(trial))
+
+
+def figures_of(seen: Lifecycle) -> Figures:
+    """The same for a trial that is read already."""
+    trial, document = seen.trial, seen.trial.document
+    submitted = seen.workloads.height
+    ends = _ends(seen)
+    planned = _planned(trial, submitted)
+    everything = trial.outcome == "completed" and ends["completed"] == submitted == planned > 0
+    last = seen.last(COMPLETED.name)
+    until = last if everything and last is not None else seen.end_ns
+    total = (until - seen.first_ns) / SECOND if everything else None
+    spent = use(seen, until)
+    took = turnaround(seen.workloads).sort()
+    return {
+        "scenario": str(document.get("scenario", "")),
+        "on": str(document.get("on", "")),
+        "setup": trial.setup,
+        "stack": trial.stack,
+        "repeat": int(document.get("repeat", 0)),
+        "seed": int(document.get("seed", 0)),
+        **{param_column(name): value for name, value in trial.params.items()},
+        "nodes": sum(int(group.get("count", 1)) for group in document.get("nodes") or ()),
+        "workloads": planned,
+        "pods": int(seen.workloads["pods"].sum()),
+        "submitted": submitted,
+        "completed": ends["completed"],
+        "outcome": trial.outcome,
+        "total_s": total,
+        "rate_per_s": ends["completed"] / total if total else None,
+        "dispatch_per_s": _rate(seen, ADMITTED.name if _has(trial, ADMITTED.name) else PODS_CREATED.name),
+        **{f"p{percent}_s": percentile(took, percent) for percent in (50, 95, 99)},
+        "cpu_util": spent.cpu,
+        "gpu_util": spent.gpu,
+        "held_idle_s": spent.held_idle_s,
+        "valid": trial.valid,
+        "failed": ends["failed"],
+        "deleted": ends["deleted"],
+        "pending": ends["pending"],
+        "creation_per_s": _rate(seen, CREATED.name),
+        "mean_s": int((took // 1000).sum()) / took.len() / 1e6 if took.len() else None,
+        "max_s": percentile(took, 100),
+        "held_idle_gpu_s": spent.held_idle_gpu_s,
+        "end_s": (seen.end_ns - seen.first_ns) / SECOND,
+        "trial": trial.name,
+    }
+
+
+def param_column(name: str) -> str:
+    """A parameter's column: its name, unless that is a figure (a scenario may well have a parameter `pods`)."""
+    return f"param_{name}" if name in FIXED else name
+
+
+def as_text(value: Any) -> str:
+    """A parameter's value as tables have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def percentile(ordered: pl.Series, percent: int) -> float | None:
+    """Nearest rank of a sorted series of nanoseconds, in seconds."""
+    if ordered.is_empty():
+        return None
+    rank = -(-percent * ordered.len() // 100)
+    return float(ordered[max(rank, 1) - 1] / SECOND)
+
+
+def _planned(trial: TrialRecord, submitted: int) -> int:
+    """How many workloads the steps would submit, where trial.json says so (`count` of a phase)."""
+    counts = [phase.get("count") for phase in trial.phases.values()]
+    whole = [count for count in counts if isinstance(count, int)]
+    return sum(whole) if whole and len(whole) == len(counts) else submitted
+
+
+def _ends(seen: Lifecycle) -> dict[str, int]:
+    """Each workload once: completed, else failed, else deleted, else pending."""
+    never, columns = pl.col("number").is_null(), seen.workloads.columns
+    completed, failed, deleted = (
+        pl.col(name).is_not_null() if name in columns else never for name in (COMPLETED.name, FAILED.name, DELETED.name)
+    )
+    row = seen.workloads.select(
+        completed.sum().alias("completed"),
+        (failed & ~completed).sum().alias("failed"),
+        (deleted & ~failed & ~completed).sum().alias("deleted"),
+        (~deleted & ~failed & ~completed).sum().alias("pending"),
+    ).row(0, named=True)
+    return {name: int(count) for name, count in row.items()}
+
+
+def _rate(seen: Lifecycle, stage: str) -> float | None:
+    count, first, last = seen.reached(stage), seen.first(stage), seen.last(stage)
+    if count < 2 or first is None or last is None or last <= first:
+        return None
+    return (count - 1) * SECOND / (last - first)
+
+
+def _has(trial: TrialRecord, stage: str) -> bool:
+    return any(s.name == stage for s in trial.stages)

@@ -1,0 +1,189 @@
+"""When every workload and every pod reached every stage: one wide table of each, in nanoseconds since the epoch.
+
+An object may be seen to reach a stage more than once (several sources, segments that overlap): the smallest error wins,
+then the earliest time. A workload reaches a pod stage when its last pod does; a pod that was lost counts for nothing,
+the one that took its place counts. Where more pods than it has reached the stage all the same (retries), it is the
+moment at which as many as it has were there: the latest of all could lie behind the next stage.
+
+Numbers of workloads and pods are dense, so a stage is one array that the observations are scattered into: of 100,000
+workloads all stages take 0.1 s, and a small trial 5 ms, where a join per stage took 0.4 s and 20 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from seatrial.analysis.directory import TrialRecord, read_submitted
+from seatrial.model.errors import SetupProblem
+from seatrial.model.lifecycle import COMPLETED, LOST, RUNNING, STANDARD, SUBMITTED
+from seatrial.record import segments
+
+FIRST_RUNNING = "first_running"
+_NO_ERROR_KNOWN = 2**62
+_NEVER = np.iinfo(np.int64).min
+_Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """What one trial's workloads and pods went through.
+
+    `workloads`: number, workload (its name), phase, pods, one column per stage of the trial, `first_running`.
+    `pods`: pod, workload (its number), name, node (its number), one column per pod stage of the trial.
+    All times are Int64 nanoseconds since the epoch, null where the stage was not reached.
+    """
+
+    trial: TrialRecord
+    workloads: pl.DataFrame
+    pods: pl.DataFrame
+    first_ns: int  # the first submission: second 0 of every table
+    notes: tuple[str, ...] = ()
+
+    def reached(self, stage: str) -> int:
+        """How many workloads reached the stage."""
+        return self.workloads[stage].count() if stage in self.workloads.columns else 0
+
+    def first(self, stage: str) -> int | None:
+        return _whole(self.workloads[stage].min()) if stage in self.workloads.columns else None
+
+    def last(self, stage: str) -> int | None:
+        return _whole(self.workloads[stage].max()) if stage in self.workloads.columns else None
+
+    @property
+    def end_ns(self) -> int:
+        """When the observation of this trial ended: as it says, or for one cut off the last thing seen."""
+        end = self.trial.document.get("end_ns")
+        if isinstance(end, int) and not self.trial.cut_off:
+            return end
+        seen = [self.last(stage.name) for stage in self.trial.stages]
+        seen += [_whole(self.pods[s.name].max()) for s in self.trial.stages if s.of == "pod"]
+        return max((at for at in seen if at is not None), default=self.first_ns)
+
+
+def lifecycle(trial: TrialRecord) -> Lifecycle:
+    """Reads a trial's observations, sealed or not."""
+    submitted = read_submitted(trial.directory)
+    try:
+        observed, names = segments.observed(trial.directory), segments.pods(trial.directory)
+    except pl.exceptions.PolarsError as error:
+        raise SetupProblem(
+            f"the observations in {trial.directory} cannot be read: {error}",
+            "They were damaged after the run; take them from a backup, or run again.",
+        ) from error
+    seen = _worst_first(observed, trial.errors_ns)
+    pods = _pods(names, seen, trial)
+    workloads = submitted.frame.rename({"at_ns": SUBMITTED.name})
+    numbers = workloads["number"].to_numpy()
+    room = int(numbers[-1]) + 1 if len(numbers) else 0
+    sizes = np.zeros(room, dtype=np.int64)
+    sizes[numbers] = workloads["pods"].to_numpy()
+    times: dict[str, _Times] = {}
+    for number, stage in enumerate(trial.stages):
+        if stage.name in (SUBMITTED.name, LOST.name):
+            continue  # submitted is the client's own word, from submitted.jsonl; only pods are lost
+        if stage.of != "pod":
+            times[stage.name], _ = _times(seen, number, room)
+            continue
+        times[stage.name], first = _of_pods(pods, stage.name, sizes)
+        if stage.name == RUNNING.name:
+            times[FIRST_RUNNING] = first
+    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()})
+    notes = (f"{trial.name}: {submitted.note}",) if submitted.note else ()
+    return Lifecycle(trial, workloads, pods, submitted.first_ns, notes)
+
+
+def order_of(trials: Sequence[TrialRecord]) -> list[str]:
+    """The names of all stages of several trials in lifecycle order: the standard ones, a stack's own in between."""
+    order = [stage.name for stage in STANDARD]
+    for trial in trials:
+        position = -1
+        for stage in trial.stages:
+            if stage.name == LOST.name:
+                continue
+            if stage.name not in order:
+                order.insert(position + 1, stage.name)
+            position = order.index(stage.name)
+    return order
+
+
+def deltas(workloads: pl.DataFrame, stages: Sequence[str]) -> list[pl.Expr]:
+    """Per stage but the first, `STAGE_delta`: nanoseconds since the last stage before it that the workload has."""
+    present = [name for name in stages if name in workloads.columns]
+    return [
+        (pl.col(name) - pl.coalesce(list(reversed(present[:position])))).alias(f"{name}_delta")
+        for position, name in enumerate(present)
+        if position
+    ]
+
+
+def turnaround(workloads: pl.DataFrame) -> pl.Series:
+    """Completed − submitted, in nanoseconds, of the workloads that completed."""
+    if COMPLETED.name not in workloads.columns:
+        return pl.Series("turnaround", dtype=pl.Int64)
+    took = (pl.col(COMPLETED.name) - pl.col(SUBMITTED.name)).alias("turnaround")
+    return workloads.select(took).to_series().drop_nulls()
+
+
+def _worst_first(observed: pl.DataFrame, errors: Sequence[int]) -> dict[str, _Times]:
+    """The columns of the observations so ordered that of several about the same thing the best comes last."""
+    columns = {name: observed[name].to_numpy() for name in ("at_ns", "object", "stage", "source", "node")}
+    known = np.asarray([*errors, _NO_ERROR_KNOWN], dtype=np.int64)
+    error = known[np.minimum(columns.pop("source"), len(errors))]
+    order = np.lexsort((-columns["at_ns"], -error))
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _times(seen: dict[str, _Times], stage: int, room: int) -> tuple[_Times, _Times]:
+    """When each object reached the stage, by its number, and the node named then."""
+    here = np.flatnonzero((seen["stage"] == stage) & (seen["object"] < room))
+    at, node = np.full(room, _NEVER), np.full(room, -1)
+    at[seen["object"][here]] = seen["at_ns"][here]  # of indices that come twice, numpy keeps the last
+    node[seen["object"][here]] = seen["node"][here]
+    return at, node
+
+
+def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> pl.DataFrame:
+    """One row per pod: the time of each of its stages, and the node that the first stage with one names."""
+    times: dict[str, _Times] = {}
+    node = np.full(names.height, -1)
+    for number, stage in enumerate(trial.stages):
+        if stage.of == "pod":
+            times[stage.name], where = _times(seen, number, names.height)
+            node = np.where(node < 0, where, node)
+    nodes = pl.when(pl.col("node") >= 0).then(pl.col("node")).cast(pl.Int32)
+    pods = names.select("pod", "workload", "name").with_columns(pl.Series("node", node)).with_columns(nodes)
+    return _with_times(pods, times)
+
+
+def _of_pods(pods: pl.DataFrame, stage: str, sizes: _Times) -> tuple[_Times, _Times]:
+    """When each workload reached a stage of its pods, and when its first pod did."""
+    kept = pl.col(LOST.name).is_null() if LOST.name in pods.columns else pl.lit(True)
+    reached = pods.filter(pl.col(stage).is_not_null() & kept & (pl.col("workload") < len(sizes)))
+    workload, at = reached["workload"].to_numpy(), reached[stage].to_numpy()
+    at = at[np.lexsort((at, workload))]
+    counts = np.bincount(workload, minlength=len(sizes))
+    starts = np.cumsum(counts) - counts
+    whole, first = np.full(len(sizes), _NEVER), np.full(len(sizes), _NEVER)
+    full = np.flatnonzero((counts >= sizes) & (sizes > 0))
+    whole[full] = at[starts[full] + sizes[full] - 1]
+    some = np.flatnonzero(counts)
+    first[some] = at[starts[some]]
+    return whole, first
+
+
+def _with_times(frame: pl.DataFrame, times: dict[str, _Times]) -> pl.DataFrame:
+    if not times:
+        return frame
+    columns = pl.col(list(times))
+    return frame.with_columns(pl.Series(name, at) for name, at in times.items()).with_columns(
+        pl.when(columns != _NEVER).then(columns)
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

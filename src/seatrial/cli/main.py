@@ -1,0 +1,58 @@
+"""The `seatrial` command: its parts, and the one place where an error becomes a message and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from seatrial import __version__
+from seatrial.cli import listing, report, run
+from seatrial.model.errors import SeatrialError
+
+app = typer.Typer(
+    name="seatrial",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Puts a Kubernetes batch stack under load and says how it behaves.\n\nExample: seatrial run many-small-jobs",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seatrial {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    del version
+
+
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("stacks")(listing.stacks)
+app.command("scenarios")(listing.scenarios)
+app.command("schema")(listing.schema)
+
+
+def main() -> None:
+    try:
+        app()
+    except SeatrialError as error:
+        for line in error.lines():
+            print(f"seatrial: {line}" if line is error.message else f"  {line}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print("seatrial: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong. Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,87 @@
+"""`seatrial run`: a scenario, from the file to the figures."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import typer
+
+from seatrial.model.errors import UsageProblem
+
+CLUSTERS = ("sim", "local", "kubeconfig")
+
+
+def run(
+    scenario: str = typer.Argument(
+        ..., metavar="SCENARIO", help="A scenario file, or the name of one that comes with seatrial."
+    ),
+    on: str = typer.Option("sim", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig."),
+    setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
+    stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
+    sets: list[str] = typer.Option(
+        [], "--set", metavar="K=V[,V…]", help="Give a parameter other values; may be repeated."
+    ),
+    repeat: int | None = typer.Option(None, "--repeat", metavar="N", min=1, help="Trials per set-up and parameters."),
+    seed: int | None = typer.Option(None, "--seed", metavar="N", min=0, help="Seed of all random streams."),
+    out: Path | None = typer.Option(
+        None, "-o", "--out", metavar="OUT", help="Study directory [default: out/NAME-DATE]."
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace the study that OUT holds."),
+    jobs: int | None = typer.Option(
+        None, "-j", "--jobs", metavar="N", min=1, help="Trials side by side [default: by size, up to all cores]."
+    ),
+) -> None:
+    """Run a scenario and write a study: tables, pictures and everything observed.
+
+    Example: seatrial run many-small-jobs --setup kwok,kwok+mcad --set jobs=10,50 --repeat 3 -o out/small
+    """
+    from rich.console import Console
+
+    from seatrial import stacks
+    from seatrial.report.progress import Progress
+    from seatrial.report.terminal import summary_table
+    from seatrial.scenario import check_never_fits, expand, parse_sets, read
+    from seatrial.study.interrupting import interruption
+    from seatrial.study.running import check, run_study
+
+    if on not in CLUSTERS:
+        raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
+    source = read(scenario)
+    known = {name: stacks.find(name).settings for name in stacks.names()}
+    setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
+    trials = check(
+        expand(
+            source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
+        )
+    )
+    asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
+    words = Console(stderr=True, highlight=False)
+    for finding in dict.fromkeys(finding for trial in trials for finding in check_never_fits(trial)):
+        words.print(f"finding: {finding}", soft_wrap=True, markup=False)
+    target = out or _default_out(source.name)
+    interruption.listen()
+    with Progress(len(trials), words) as progress:
+        result = run_study(
+            source.name, source.document, trials, asked, target, progress,
+            force=force, jobs=jobs, reporting=progress.say,
+        )  # fmt: skip
+    if result.outcomes:
+        summary_table(target, Console())
+    for file in result.files:
+        typer.echo(file)
+    for line in result.wrong():
+        words.print(line, soft_wrap=True, markup=False)
+    if result.interrupted:
+        words.print(
+            f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
+        )
+    raise typer.Exit(result.exit_status)
+
+
+def _default_out(name: str) -> Path:
+    return Path("out") / f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+def _list(text: str) -> list[str] | None:
+    return [part.strip() for part in text.split(",") if part.strip()] or None

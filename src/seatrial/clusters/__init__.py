@@ -1,0 +1,1 @@
+"""Where a trial runs: three answers to one small interface (`model.interfaces.Cluster`)."""

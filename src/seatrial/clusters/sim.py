@@ -1,0 +1,104 @@
+"""The embedded simulator as a cluster: the kernel's clock is the event loop's, and everything happens in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from seatrial.model.interfaces import Stack, Tally
+from seatrial.model.load import Load
+from seatrial.model.plan import Delete, Nodes, Trial
+from seatrial.model.randomness import stream_seed
+from seatrial.record.ledger import Ledger
+from seatrial.record.submissions import Submissions
+from seatrial.sim.clock import VirtualLoop
+from seatrial.sim.kernel import Kernel
+from seatrial.sim.world import Sim, resources_of
+
+T = TypeVar("T")
+
+
+class SimCluster:
+    """One simulated cluster for one trial."""
+
+    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
+        self.ledger = ledger
+        self._trial = trial
+        self._kernel = Kernel()
+        settings = trial.setup.settings
+        requests = [submit.shape.requests for submit in trial.submits()]
+        self._sim = Sim(
+            self._kernel,
+            ledger,
+            submissions,
+            settings,
+            resources_of(trial.node_groups(), requests),
+            stream_seed(trial.seed, trial.params, trial.repeat, "simulator"),
+            trial.setup.client.rate,
+        )
+        self._sim.deliver = stack.model(self._sim, settings)
+        self._groups: dict[str, list[int]] = {}
+        self._spans: list[dict[str, Any]] = []
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(self._kernel)) as runner:
+            return runner.run(main)
+
+    def now(self) -> int:
+        return self._kernel.now
+
+    async def up(self) -> None:
+        for group in self._trial.setup.nodes:
+            self._add(group.name, self._sim.add_nodes(group))
+
+    def _add(self, name: str, nodes: list[int]) -> None:
+        """The same name may be added again: the group grows."""
+        self._groups.setdefault(name, []).extend(nodes)
+        capacity = dict(self._sim.nodes.groups[nodes[0]].capacity) if nodes else {}
+        self._spans.append(
+            {"group": name, "count": len(nodes), "capacity": capacity, "from_ns": self.now(), "until_ns": None}
+        )
+
+    async def load(self, load: Load) -> Tally:
+        done: asyncio.Future[Tally] = asyncio.get_running_loop().create_future()
+        self._sim.submit(load, lambda tally: None if done.done() else done.set_result(tally))
+        return await done
+
+    async def nodes(self, change: Nodes) -> None:
+        if change.add:
+            self._add(change.add.name, self._sim.add_nodes(change.add))
+            return
+        nodes = self._sim.nodes
+        there = self._groups.get(change.group, [])
+        wanted = there if change.change == "uncordon" else [node for node in there if nodes.is_open(node)] or there
+        for node in wanted[: change.count]:
+            match change.change:
+                case "cordon":
+                    nodes.close(node)
+                case "uncordon":
+                    nodes.open(node)
+                    self._sim.scheduler.queue.moved()
+                case "remove":
+                    self._sim.remove_node(node)
+                    there.remove(node)
+                    self._end_span(change.group)
+
+    def _end_span(self, group: str) -> None:
+        """One node of the group is gone: its span is split off the group's."""
+        span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
+        span["count"] -= 1
+        self._spans.append({**span, "count": 1, "until_ns": self.now()})
+
+    async def delete(self, what: Delete) -> None:
+        phases = {self.ledger.phase(name) for name in what.of}
+        done = self.ledger.number
+        for number, phase in enumerate(self.ledger.workload_phase):
+            if phase in phases and not self.ledger.has_reached(number, done["deleted"]):
+                self._sim.delete(number)
+
+    def node_spans(self) -> list[dict[str, Any]]:
+        return [span for span in self._spans if span["count"]]
+
+    async def down(self) -> None:
+        return None

@@ -1,0 +1,40 @@
+"""Whether a pod may ever stand on a node: the same rules for the simulator, for findings before a run and for audits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seatrial.model.plan import Amounts, NodeGroup, PodShape
+
+
+def admits(group: NodeGroup, shape: PodShape) -> bool:
+    """Labels and taints let the pod on the node, whatever its size."""
+    if any(group.labels.get(key) != value for key, value in shape.selector.items()):
+        return False
+    if any(group.labels.get(key) not in values for key, values in shape.affinity):
+        return False
+    return all(
+        taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in shape.tolerations)
+        for taint in group.taints
+    )
+
+
+def lacking(capacity: Amounts, requests: Amounts) -> list[str]:
+    """Resources of which an empty node of this capacity has too little."""
+    return [name for name, amount in requests.items() if amount > capacity.get(name, 0)]
+
+
+def why_nowhere(groups: Iterable[NodeGroup], shape: PodShape) -> str | None:
+    """None if an empty node of some group could take the pod, else what stands against it, group by group."""
+    reasons: list[str] = []
+    for group in groups:
+        short = lacking(group.capacity, shape.requests)
+        if not admits(group, shape):
+            reasons.append(f"{group.name}: labels or taints keep it off")
+        elif short:
+            reasons.append(f"{group.name}: too little {', '.join(short)}")
+        elif not group.capacity.get("pods", 110):
+            reasons.append(f"{group.name}: takes no pods")
+        else:
+            return None
+    return "; ".join(reasons) if reasons else "there are no nodes"

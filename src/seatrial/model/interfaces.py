@@ -1,0 +1,78 @@
+"""What a cluster and a stack must be able to do. `study` joins one with the other; neither knows the other's kind.
+
+`sim`, `local` and `kubeconfig` differ behind `Cluster` and nowhere else. A new stack is a new folder under `stacks/`, or another
+package with an entry point in the group `seatrial.stacks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from seatrial.model.lifecycle import Stage
+from seatrial.model.load import Load
+from seatrial.model.plan import Delete, Nodes, Scalar, Trial, Workload
+from seatrial.model.settings import Setting
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How a load went: what was asked for and what the client achieved (ns; sends from first to last)."""
+
+    phase: str
+    count: int
+    wanted_ns: int
+    took_ns: int
+
+
+class Waits(Protocol):
+    """The part of a ledger that the choreography needs."""
+
+    number: dict[str, int]
+    counts: list[int]
+    workload_phase: list[int]
+
+    def phase(self, name: str) -> int: ...
+
+
+class Stack(Protocol):
+    """What is under test."""
+
+    name: str
+    about: str
+    stages: Sequence[Stage]  # in lifecycle order; copied into trial.json
+    settings: Sequence[Setting]  # its own, beside those of the control plane
+
+    def refuses(self, trial: Trial) -> str | None:
+        """Why it cannot run this trial, or None."""
+
+    def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
+        """Puts its parts into the simulator; what is returned takes each workload the server has just created."""
+
+
+class Cluster(Protocol):
+    """Where a trial runs."""
+
+    ledger: Any
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Runs the choreography on this cluster's clock; Ctrl-C cancels it."""
+
+    def now(self) -> int:
+        """Nanoseconds since the trial's epoch."""
+
+    async def up(self) -> None: ...
+
+    async def load(self, load: Load) -> Tally: ...
+
+    async def nodes(self, change: Nodes) -> None: ...
+
+    async def delete(self, what: Delete) -> None: ...
+
+    def node_spans(self) -> list[dict[str, Any]]:
+        """Which nodes were there from when to when, for trial.json."""
+
+    async def down(self) -> None: ...

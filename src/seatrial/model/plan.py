@@ -1,0 +1,237 @@
+"""What is to be run, resolved: no `${param}`, no text that still needs parsing, no defaults left to fill in.
+
+`scenario` makes these from the file; `study`, `steps` and the clusters only read them. All of it is frozen, picklable (a
+trial may run in another process) and turns into JSON with `to_json` (it is written into the study directory).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seatrial.model.units import HOUR
+
+Amounts = Mapping[str, int]  # resource name → integer amount, see `units`
+Scalar = str | int | float | bool
+NAME_LENGTH = 200  # of set-up and params in a trial's directory name; file systems end at 255 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A delay: exactly `least`, or evenly between `least` and `most` where `most` is larger (KWOK's jitter)."""
+
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"  # NoSchedule, PreferNoSchedule or NoExecute
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Kubernetes' own: an empty key with `Exists` tolerates everything, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Exists"  # Exists or Equal
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes alike, named `NAME-0` …; `kubelet` nodes run containers, the others are fake and follow `create` and `start`."""
+
+    name: str
+    count: int
+    capacity: Amounts  # at least cpu, memory and pods
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    kubelet: bool = False
+    create: Span = Span()  # bound → container being created
+    start: Span = Span()  # container being created → running
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """All that a scheduler looks at; one instance is shared by all pods alike, and compared by identity on hot paths."""
+
+    requests: Amounts
+    selector: Mapping[str, str] = field(default_factory=dict)  # node labels that must match
+    affinity: tuple[tuple[str, tuple[str, ...]], ...] = ()  # required: label → one of these values
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    spread: bool = False  # preferred anti-affinity by host name among the pods of one workload
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One item of a load: `pods` pods of one shape that each run for `duration`.
+
+    A `gang` runs only while all its pods run. `declares` is what a queue is told per pod, where that is not what the pods ask.
+    """
+
+    name: str
+    phase: str
+    index: int
+    pods: int
+    shape: PodShape
+    duration: int
+    gang: bool = False
+    declares: Amounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When the items of a submit are sent.
+
+    `at-once`: as fast as the client may. `rate`: evenly, `per_s`. `poisson`: at random, `per_s` on average. `burst`: `size`
+    together every `every` ns, answered or not. `rounds`: `size` together, the next round `every` ns after the start of the
+    last, but not before all of that were answered.
+    """
+
+    kind: str = "at-once"
+    per_s: float = 0.0
+    size: int = 1
+    every: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    name: str
+    count: int  # workloads in all; with `sizes`, len(sizes) * each
+    sizes: tuple[int, ...]  # pods of a workload; item i has sizes[i % len] before shuffling
+    shuffled: bool
+    shape: PodShape
+    duration: int
+    gang: bool = False
+    declares: Amounts | None = None
+    pace: Pace = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Until every workload (of the phases named in `of`, or of all so far) has reached `stage`."""
+
+    name: str
+    stage: str
+    of: tuple[str, ...] = ()
+    count: int | None = None  # this many instead of all
+    timeout: int = HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    name: str
+    duration: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """`add` the group; `remove`, `cordon`, `uncordon` the first `count` nodes of group `name` (all if None)."""
+
+    name: str
+    change: str  # add, remove, cordon, uncordon
+    group: str
+    count: int | None = None
+    add: NodeGroup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes the workloads of the phases named, finished or not."""
+
+    name: str
+    of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Expectations looked at while the run goes on; a false one fails the trial there."""
+
+    name: str
+    expect: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    text: str
+    place: str  # file:line:column, for the message when it fails
+
+
+Phase = Submit | Wait | Pause | Nodes | Delete | Check
+Step = tuple[Phase, ...]  # the phases of a step run side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The submitting client: `rate` caps what it sends per second, whatever the pace asks for; None is no cap."""
+
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a scenario compares. `settings` is component → setting → value, all defaults filled in by `settings.resolve`."""
+
+    name: str
+    stack: str
+    nodes: tuple[NodeGroup, ...]
+    client: Client = Client()
+    settings: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One execution: one set-up, one set of parameters, one repeat. It is all a worker needs to run it."""
+
+    number: int
+    scenario: str
+    on: str
+    setup: Setup
+    params: Mapping[str, Scalar]
+    repeat: int
+    seed: int
+    steps: tuple[Step, ...]
+    expect: tuple[Expectation, ...] = ()
+    varies: tuple[str, ...] = ()  # the params with more than one value in this study
+
+    @property
+    def name(self) -> str:
+        """The trial's directory: NNN-SETUP[-k=v…]-rR, with the params that vary; the number alone makes it unique."""
+        varying = "".join(f"-{key}={self.params[key]}" for key in self.varies)
+        middle = re.sub(r"[^\w.,+=@-]+", "_", f"{self.setup.name}{varying}", flags=re.ASCII)
+        return f"{self.number:03d}-{middle[:NAME_LENGTH]}-r{self.repeat}"
+
+    def submits(self) -> list[Submit]:
+        return [phase for step in self.steps for phase in step if isinstance(phase, Submit)]
+
+    def node_groups(self) -> list[NodeGroup]:
+        """Those there from the start and those that later steps add."""
+        added = [phase.add for step in self.steps for phase in step if isinstance(phase, Nodes) and phase.add]
+        return [*self.setup.nodes, *added]
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses, tuples and mappings as what `json` knows; a phase says in `action` what it is."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"action": type(value).__name__.lower(), **fields} if isinstance(value, Phase) else fields
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    return value

@@ -1,0 +1,67 @@
+"""Settings of components, one table: rendered to flags on a real control plane, read as constants by the simulator's models.
+
+`as shipped` leaves every component at its own default; `equal` gives all controllers and schedulers the same client QPS;
+what a scenario names for one component wins over both. A QPS of 0 is no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from seatrial.model.plan import Scalar
+from seatrial.model.units import MILLISECOND, SECOND
+
+# How much an `equal` QPS may burst: client-go's own defaults (50/100, 20/30, 100/200) are at or below this ratio.
+EQUAL_BURST_RATIO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    component: str
+    name: str
+    default: Scalar
+    about: str
+    choices: tuple[str, ...] = ()  # for text settings: what may stand there
+    kind: str = "count"  # count, duration (ns once parsed), text or flag
+
+
+CONTROL_PLANE: tuple[Setting, ...] = (
+    Setting("kube-scheduler", "qps", 50, "client requests per second (clientConnection.qps)"),
+    Setting("kube-scheduler", "burst", 100, "client burst (clientConnection.burst)"),
+    Setting("kube-controller-manager", "qps", 20, "client requests per second, per controller (--kube-api-qps)"),
+    Setting("kube-controller-manager", "burst", 30, "client burst, per controller (--kube-api-burst)"),
+    Setting("kube-controller-manager", "job-syncs", 5, "Jobs synced side by side (--concurrent-job-syncs)"),
+    Setting("kwok", "parallelism", 4, "stages played side by side (podPlayStageParallelism)"),
+    # The simulator's kubelet; docs/simulator.md says how the figures were found.
+    Setting(
+        "kubelet",
+        "start-latency",
+        8 * SECOND,
+        "model: a container's start on an idle node, beside the work",
+        kind="duration",
+    ),
+    Setting("kubelet", "start-work", 1150 * MILLISECOND, "model: core-seconds to start one pod", kind="duration"),
+    Setting(
+        "kubelet", "machine-cores", 0, "model: cores of one machine that all nodes share; 0: each node has its own"
+    ),
+)
+
+
+def resolve(
+    table: Iterable[Setting],
+    qps: str | float,
+    given: Mapping[str, Mapping[str, Scalar]],
+) -> dict[str, dict[str, Scalar]]:
+    """Every setting's value. `qps` is `as shipped`, `unlimited`, or a number that all clients get."""
+    values: dict[str, dict[str, Scalar]] = {}
+    for setting in table:
+        value = setting.default
+        if setting.name == "qps" and qps != "as shipped":
+            value = 0 if qps == "unlimited" else qps
+        elif setting.name == "burst" and not isinstance(qps, str):
+            value = int(qps * EQUAL_BURST_RATIO)
+        values.setdefault(setting.component, {})[setting.name] = value
+    for component, settings in given.items():
+        values.setdefault(component, {}).update(settings)
+    return values

@@ -1,0 +1,1 @@
+"""What is written to disk while a trial runs, and how it is read back."""

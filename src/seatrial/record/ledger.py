@@ -1,0 +1,145 @@
+"""Where every transition goes: one class for all clusters.
+
+It appends packed records and keeps only counters, so a wait is a number counted down and never a question asked per event.
+A workload reaches a pod stage when its last pod does; the ledger counts that down too, for models and watches alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial.model.lifecycle import DELETED, FAILED, LOST, Stage, index_of
+from seatrial.record.segments import RECORD, Segment
+
+FLUSH_AT = 1 << 20  # bytes: a million records make 24 writes
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Someone waits until `left` more workloads of these phases (None: all) reach `stage`, or never can any more."""
+
+    stage: int
+    phases: frozenset[int] | None
+    left: int
+    call: Callable[[], None]
+
+
+class Ledger:
+    """Numbers workloads and pods in the order they come, records what they reach, counts workloads per stage."""
+
+    def __init__(self, stages: Sequence[Stage], segment: Segment) -> None:
+        self.stages = tuple(stages)
+        self.number = index_of(stages)
+        self.counts = [0] * len(self.stages)  # workloads that reached each stage
+        self.last = 0  # when anything was last recorded
+        self.nodes: list[str] = []
+        self.pod_workload: list[int] = []
+        self.workload_phase: list[int] = []
+        self._phases: dict[str, int] = {}
+        self._segment = segment
+        self._records = bytearray()
+        self._names: list[str] = []
+        # What is still to come per stage and workload: pods for a pod stage, else 1; 0 is reached.
+        self._left: list[list[int]] = [[] for _ in self.stages]
+        self._of_pods = [stage.of == "pod" for stage in self.stages]
+        self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
+        self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
+
+    def phase(self, name: str) -> int:
+        return self._phases.setdefault(name, len(self._phases))
+
+    def workload(self, phase: int, pods: int) -> int:
+        """A number for one more workload of so many pods."""
+        self.workload_phase.append(phase)
+        for of_pods, left in zip(self._of_pods, self._left, strict=True):
+            left.append(pods if of_pods else 1)
+        return len(self.workload_phase) - 1
+
+    def pod(self, workload: int, name: str) -> int:
+        self.pod_workload.append(workload)
+        self._names.append(f"{workload}\t{name}\n")
+        return len(self.pod_workload) - 1
+
+    def node(self, name: str) -> int:
+        self.nodes.append(name)
+        return len(self.nodes) - 1
+
+    def move(self, at: int, workload: int, stage: int, detail: int = 0, source: int = 0) -> None:
+        """A workload reached a workload stage. To be called once per workload and stage."""
+        self._records += RECORD.pack(at, workload, stage, source, -1, detail)
+        self._left[stage][workload] = 0
+        self._reached(at, workload, stage)
+
+    def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
+        """A pod reached a pod stage. To be called once per pod and stage; a pod that comes again is a new pod."""
+        self._records += RECORD.pack(at, pod, stage, source, node, detail)
+        workload = self.pod_workload[pod]
+        left = self._left[stage]
+        left[workload] -= 1
+        if not left[workload]:
+            self._reached(at, workload, stage)
+
+    def lose_pod(self, at: int, pod: int, reached: Iterable[int]) -> None:
+        """A pod is gone before it finished: the stages it had reached are to be reached again, by another."""
+        self._records += RECORD.pack(at, pod, self.number[LOST.name], 0, -1, 0)
+        workload = self.pod_workload[pod]
+        for stage in reached:
+            if self._left[stage][workload] > 0:
+                self._left[stage][workload] += 1
+
+    def has_reached(self, workload: int, stage: int) -> bool:
+        return self._left[stage][workload] <= 0
+
+    def _reached(self, at: int, workload: int, stage: int) -> None:
+        self.last = at
+        self.counts[stage] += 1
+        if self._waiting[stage]:
+            self._count_down(workload, stage)
+        if stage in self._ends:
+            for other, waiting in enumerate(self._waiting):
+                if waiting and other != stage and self._left[other][workload] > 0:
+                    self._count_down(workload, other)
+        if len(self._records) > FLUSH_AT:
+            self.flush()
+
+    def _count_down(self, workload: int, stage: int) -> None:
+        phase = self.workload_phase[workload]
+        for wait in tuple(self._waiting[stage]):
+            if wait.phases is None or phase in wait.phases:
+                wait.left -= 1
+                if wait.left <= 0:
+                    self._waiting[stage].remove(wait)
+                    wait.call()
+
+    def reached(self, stage: int, phases: Collection[int] | None = None) -> int:
+        """How many workloads of these phases (None: all) are at or past the stage, or will never be."""
+        left = self._left[stage]
+        ended = [self._left[end] for end in self._ends if end != stage]
+        return sum(
+            1
+            for workload, phase in enumerate(self.workload_phase)
+            if (phases is None or phase in phases) and (left[workload] <= 0 or any(end[workload] == 0 for end in ended))
+        )
+
+    def when(self, stage: int, phases: Collection[int] | None, count: int, call: Callable[[], None]) -> Waiting | None:
+        """Calls once `count` workloads have reached the stage or never will; None if that is so already."""
+        wait = Waiting(stage, None if phases is None else frozenset(phases), count - self.reached(stage, phases), call)
+        if wait.left <= 0:
+            return None
+        self._waiting[stage].append(wait)
+        return wait
+
+    def forget(self, wait: Waiting) -> None:
+        """Takes a wait back, after a time-out."""
+        if wait in self._waiting[wait.stage]:
+            self._waiting[wait.stage].remove(wait)
+
+    def flush(self) -> None:
+        self._segment.write(self._records, "".join(self._names))
+        self._records = bytearray()
+        self._names.clear()
+
+    def close(self) -> None:
+        self.flush()
+        self._segment.close()

@@ -1,0 +1,80 @@
+"""Trials side by side: those that differ only in their repeat are one row, with a mean and a spread.
+
+Two things must never happen here. A set-up in which a repeat did not complete must not look fast: it has no mean total
+and no percentiles, only how many of its repeats completed. And a trial that found its own figures not to be trusted
+must not be averaged in silently: it is left out where there are others, and marked in any case.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.analysis import figures as fig
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over repeats and their sample standard deviation, None with a single repeat."""
+
+    mean: float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """All repeats of one set-up with one set of parameters."""
+
+    setup: str
+    params: dict[str, str]  # only those that vary in the study
+    rows: tuple[fig.Figures, ...]
+
+    @property
+    def completed(self) -> int:
+        """Repeats that ended as they should."""
+        return sum(row["total_s"] is not None for row in self.rows)
+
+    @property
+    def trusted(self) -> tuple[fig.Figures, ...]:
+        """The repeats that count: the valid ones, or all where none is."""
+        return tuple(row for row in self.rows if row["valid"]) or self.rows
+
+    @property
+    def doubtful(self) -> bool:
+        return not all(row["valid"] for row in self.rows)
+
+    def over_repeats(self, figure: str) -> Spread | None:
+        """Of a figure that every repeat has."""
+        return spread([value for row in self.trusted if isinstance(value := row.get(figure), int | float)])
+
+    def if_all_completed(self, figure: str) -> Spread | None:
+        """Of a figure that would flatter a set-up which does not complete."""
+        return self.over_repeats(figure) if self.completed == len(self.rows) else None
+
+    def most(self, figure: str) -> int:
+        return max(int(value) for row in self.rows if isinstance(value := row.get(figure), int | float))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def varying(rows: Sequence[fig.Figures]) -> list[str]:
+    """Parameters of which trials of the study have different values."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
+    return [name for name in names if len({fig.as_text(row.get(name)) for row in rows}) > 1]
+
+
+def grouped(rows: Sequence[fig.Figures]) -> list[Group]:
+    """Set-up by set-up, each in the order in which its trials come."""
+    names = varying(rows)
+    groups: dict[tuple[str, ...], list[fig.Figures]] = {}
+    for row in rows:
+        key = (str(row["setup"]), *(fig.as_text(row.get(name)) for name in names))
+        groups.setdefault(key, []).append(row)
+    setups = list(dict.fromkeys(key[0] for key in groups))
+    keys = sorted(groups, key=lambda key: setups.index(key[0]))
+    return [Group(key[0], dict(zip(names, key[1:], strict=True)), tuple(groups[key])) for key in keys]

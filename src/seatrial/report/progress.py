@@ -1,0 +1,128 @@
+"""What happens while a study runs, for people who wait in front of it and for logs.
+
+On a terminal a few live rows that vanish at the end (only what went wrong stays); elsewhere one plain line per finished
+trial and now and then one on what runs. It writes to stderr: results go to stdout, a pipe must hold nothing but them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from seatrial.report.printing import print_line, printable
+
+FIRST_STATUS_S = 2.0  # nobody needs to be told what takes less
+STATUS_EVERY_S = 5.0
+ROWS = 6  # running trials shown at a time
+
+
+@dataclass
+class _Running:
+    since: float
+    submitted: int = 0
+    completed: int = 0
+    of: int = 0
+    virtual_s: float = 0.0
+
+
+class Progress:
+    """Driven by whoever runs the trials: `started`, any number of `update`, `ended`.
+
+    `update` may come from another thread, and late: of a trial that is not running any more it is ignored.
+    """
+
+    def __init__(
+        self, trials: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console or Console(stderr=True)
+        self._trials = trials
+        self._clock = clock
+        self._running: dict[str, _Running] = {}
+        self._ended = 0
+        self._began = clock()
+        self._spoke = self._began - STATUS_EVERY_S + FIRST_STATUS_S
+        self._live: Live | None = None
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self._view, refresh_per_second=8, transient=True,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def started(self, trial: str) -> None:
+        self._running[trial] = _Running(self._clock())
+        self._status()
+
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float) -> None:
+        if (running := self._running.get(trial)) is not None:
+            running.submitted, running.completed, running.of, running.virtual_s = submitted, completed, of, virtual_s
+            self._status()
+
+    def ended(self, trial: str, outcome: str, figures: Mapping[str, float | str | None] | None = None) -> None:
+        self._running.pop(trial, None)
+        self._ended += 1
+        well = outcome == "completed" and (not figures or bool(figures.get("valid", True)))
+        if self._live is None or not well:
+            self._say(self._sentence(trial, outcome, figures or {}), "" if well else "yellow")
+        self._spoke = self._clock()
+
+    def say(self, text: str) -> None:
+        """A line of its own, above whatever is live: a finding, a set-up that is skipped."""
+        self._say(text, "")
+
+    def _sentence(self, name: str, outcome: str, figures: Mapping[str, float | str | None]) -> str:
+        parts = [outcome]
+        if figures.get("submitted") is not None:
+            of = figures.get("workloads", figures["submitted"])
+            parts.append(f"{figures['completed']} of {of} workloads completed")
+        if isinstance(total := figures.get("total_s"), int | float):
+            parts.append(f"total {total:.1f} s")
+        if figures and not figures.get("valid", True):
+            parts.append("not to be trusted")
+        place = f"{self._ended:{len(str(self._trials))}d}/{self._trials}"
+        return f"[{place}] {name}: {', '.join(parts)}"
+
+    def _status(self) -> None:
+        """In a log: what runs, if nothing was said for a while."""
+        if self._live is not None or (now := self._clock()) - self._spoke < STATUS_EVERY_S:
+            return
+        self._spoke = now
+        running = list(self._running.items())
+        told = [f"{name} {t.completed} of {t.of} completed at {t.virtual_s:.0f} s" for name, t in running[:2] if t.of]
+        more = len(running) - len(told)
+        told += [f"{more} more" if told else f"{more} running"] if more else []
+        self._say(f"{self._ended} of {self._trials} trials done after {now - self._began:.0f} s; {', '.join(told)}", "")
+
+    def _say(self, text: str, style: str) -> None:
+        print_line(self._console, text, style)
+
+    def _view(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column(width=18)
+        table.add_column(justify="right", no_wrap=True)
+        table.expand = True
+        done = Text(f"{self._ended} of {self._trials} trials, {self._clock() - self._began:.0f} s")
+        table.add_row(Text("all", style="bold"), ProgressBar(max(self._trials, 1), self._ended), done)
+        running = list(self._running.items())
+        for name, trial in running[:ROWS]:
+            state = Text(f"{trial.completed} of {trial.of}, at {trial.virtual_s:.0f} s" if trial.of else "starts")
+            table.add_row(printable(name), ProgressBar(max(trial.of, 1), trial.completed), state)
+        rest = len(running) - ROWS
+        return Group(table, Text(f"and {rest} more")) if rest > 0 else table

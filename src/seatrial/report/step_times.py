@@ -1,0 +1,117 @@
+"""What the pictures show: per lifecycle step and set-up, how long the step took and when the workload was submitted.
+
+`general` has the few steps everyone understands and measures each from the last of those few; `detailed` has all that
+the stacks have. Trials of one set-up are pooled; one that is not to be trusted is left out as long as there are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from seatrial.analysis.directory import StudyRecord, TrialRecord
+from seatrial.analysis.lifecycle import Lifecycle, deltas, lifecycle, order_of
+from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
+
+Seconds = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+KINDS = ("general", "detailed")
+WHOLE = "in all"  # the last row: not a step but all of them
+
+
+@dataclass
+class Points:
+    """Of one set-up in one step: when each workload was submitted, and what the step took it, both in seconds."""
+
+    submitted: list[Seconds] = field(default_factory=list)
+    took: list[Seconds] = field(default_factory=list)
+
+    def joined(self) -> tuple[Seconds, Seconds]:
+        return np.concatenate(self.submitted), np.concatenate(self.took)
+
+
+@dataclass
+class Step:
+    """One row of a picture."""
+
+    stage: str
+    about: str
+    since: list[str] = field(default_factory=list)  # the stages it is measured from; set-ups may differ
+    points: dict[str, Points] = field(default_factory=dict)  # by set-up
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The rows of one picture, and what was pooled in it."""
+
+    kind: str
+    steps: Sequence[Step]
+    setups: Sequence[str]
+    trials: int
+    workloads: int
+    left_out: int  # trials that are not to be trusted
+
+
+def trusted(study: StudyRecord) -> list[TrialRecord]:
+    """The trials that the pictures show."""
+    return [trial for trial in study.trials if trial.valid] or list(study.trials)
+
+
+def step_times(study: StudyRecord) -> dict[str, StepTimes]:
+    """Both pictures' data in one pass over the trials, one trial in memory at a time."""
+    trials = trusted(study)
+    order = order_of(study.trials)
+    stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
+    steps = {kind: {name: Step(name, _about(trials, name)) for name in stages[kind][1:]} for kind in KINDS}
+    for kind in KINDS:
+        steps[kind][WHOLE] = Step(WHOLE, "from submitted to completed", [SUBMITTED.name])
+    workloads = 0
+    for trial in trials:
+        seen = lifecycle(trial)
+        workloads += seen.workloads.height
+        for kind in KINDS:
+            _add(steps[kind], seen, stages[kind])
+    setups = list(dict.fromkeys(trial.setup for trial in trials))
+    left_out = len(study.trials) - len(trials)
+    return {
+        kind: StepTimes(
+            kind, [step for step in steps[kind].values() if step.points], setups, len(trials), workloads, left_out
+        )
+        for kind in KINDS
+    }
+
+
+def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None:
+    """Adds one trial to the steps of a picture."""
+    present = [name for name in stages if name in seen.workloads.columns]
+    columns = dict(zip(present[1:], deltas(seen.workloads, stages), strict=True))
+    if COMPLETED.name in present:
+        columns[WHOLE] = pl.col(COMPLETED.name) - pl.col(SUBMITTED.name)
+    submitted = (pl.col(SUBMITTED.name) - seen.first_ns).alias("submitted")
+    table = seen.workloads.select(submitted, *(delta.alias(name) for name, delta in columns.items())) / 1e9
+    at = table["submitted"].to_numpy()
+    before = SUBMITTED.name
+    for name in columns:
+        took = table[name].to_numpy()  # null has become NaN
+        reached = np.flatnonzero(~np.isnan(took))
+        if not len(reached):
+            continue
+        points = steps[name].points.setdefault(seen.trial.setup, Points())
+        points.submitted.append(at[reached])
+        points.took.append(took[reached])
+        since = "the last stage reached" if name in (FAILED.name, DELETED.name) else before
+        if name != WHOLE and since not in steps[name].since:
+            steps[name].since.append(since)
+        before = name
+
+
+def _general(trials: Sequence[TrialRecord]) -> set[str]:
+    return {stage.name for trial in trials for stage in trial.stages if stage.general} | {SUBMITTED.name}
+
+
+def _about(trials: Sequence[TrialRecord], name: str) -> str:
+    return next((stage.about for trial in trials for stage in trial.stages if stage.name == name), "")

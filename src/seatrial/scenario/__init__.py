@@ -1,0 +1,29 @@
+"""The scenario language: a YAML file in, trials out.
+
+`read` a file, `expand` it to trials. Everything a user can get wrong is said at once, each with file:line:column and
+what to write instead.
+"""
+
+from seatrial.scenario.document import Scenario, from_document, override, read
+from seatrial.scenario.editor import json_schema
+from seatrial.scenario.expansion import expand
+from seatrial.scenario.findings import check_never_fits
+from seatrial.scenario.nearest import nearest, remedy_for
+from seatrial.scenario.params import parse_sets
+from seatrial.scenario.shipped import Shipped, find, shipped
+
+__all__ = [
+    "Scenario",
+    "Shipped",
+    "check_never_fits",
+    "expand",
+    "find",
+    "from_document",
+    "json_schema",
+    "nearest",
+    "override",
+    "parse_sets",
+    "read",
+    "remedy_for",
+    "shipped",
+]

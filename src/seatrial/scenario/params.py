@@ -1,0 +1,154 @@
+"""Params: what they are, what `--set` makes of them, and `${param}` filled in wherever a value stands."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from seatrial.model.errors import Mistake, UsageProblem
+from seatrial.model.plan import Scalar
+from seatrial.scenario import scalars
+from seatrial.scenario.expressions import FIGURES
+from seatrial.scenario.nearest import remedy_for
+from seatrial.scenario.places import Path, Source
+
+Values = tuple[Scalar, ...]
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
+
+# Columns of summary.csv and names in `expect` that no param may take. The three that a load is naturally described with
+# may be params too (the design's own example has `pods`); in `expect` they then mean the figure.
+TAKEN = tuple(
+    name
+    for name in ("scenario", "on", "setup", "stack", "repeat", "seed", *FIGURES)
+    if name not in ("workloads", "pods", "nodes")
+)
+
+
+def values_of(written: Any) -> dict[str, Values]:
+    """The params of a document as far as they are sound; `expand` reports the rest."""
+    if not isinstance(written, dict):
+        return {}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in written.items()}
+    return {
+        name: tuple(values)
+        for name, values in lists.items()
+        if values and all(isinstance(value, str | int | float) for value in values)
+    }
+
+
+def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:
+    """`["jobs=1,10", "gpus=0"]`, the arguments of `--set`; values are read like YAML scalars."""
+    sets: dict[str, list[Scalar]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UsageProblem(
+                f"--set {text}: not of the form name=value", "write it like --set jobs=10 or --set jobs=1,10"
+            )
+        if name in sets:
+            raise UsageProblem(f"--set {name} is given twice", f"write all values in one: --set {name}=1,10")
+        sets[name] = [_set_value(name, value.strip()) for value in values.split(",")]
+    return sets
+
+
+def _set_value(name: str, text: str) -> Scalar:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    value = text[1:-1] if quoted else scalars.resolve(text)
+    if value is None:
+        raise UsageProblem(f"--set {name}: an empty value", f"write it like --set {name}=10")
+    return value
+
+
+def overridden(params: Mapping[str, Values], sets: Mapping[str, list[Scalar]]) -> dict[str, Values]:
+    for name, values in sets.items():
+        if name not in params:
+            raise UsageProblem(f"--set {name}: the scenario has no such param", remedy_for(name, params))
+        if not values:
+            raise UsageProblem(f"--set {name}: no value", f"write it like --set {name}=10")
+        for value in _twice(values):
+            raise UsageProblem(f"--set {name}: {scalars.spell(value)} stands twice", "list each value once")
+    return {name: tuple(sets.get(name, values)) for name, values in params.items()}
+
+
+def _twice(values: Sequence[Scalar]) -> dict[Scalar, int]:
+    """Values that stood before, and where they stand again; 1 and 1.0 are two values, with two names."""
+    seen: set[tuple[type, Scalar]] = set()
+    again: dict[Scalar, int] = {}
+    for number, value in enumerate(values):
+        if (type(value), value) in seen:
+            again[value] = number
+        seen.add((type(value), value))
+    return again
+
+
+def combinations(params: Mapping[str, Values]) -> Iterator[dict[str, Scalar]]:
+    """Every choice of values, the last param changing fastest."""
+    for values in itertools.product(*params.values()):
+        yield dict(zip(params, values, strict=True))
+
+
+def check(source: Source, params: Mapping[str, Values]) -> list[Mistake]:
+    """Names that a param may not have, and values that stand twice: both would make two trials look alike."""
+    found = [
+        source.mistake(("params", name), f"'{name}' is a column of summary.csv", "choose another name", key=True)
+        for name in params
+        if name in TAKEN
+    ]
+    for name, values in params.items():
+        for value, number in _twice(values).items():
+            path: Path = ("params", name, number)
+            found.append(source.mistake(path, f"'{scalars.spell(value)}' stands twice in '{name}'", "remove one"))
+    return found
+
+
+def fill(source: Source, values: Mapping[str, Scalar]) -> tuple[dict[str, Any], dict[Path, Mistake | None]]:
+    """The document with every `${param}` filled in, and what is wrong by path: unknown params, keys without a value."""
+    filling = _Filling(source, values)
+    written = source.data
+    if (
+        values and written["params"].keys() == values.keys()
+    ):  # all sound: thousands of values need not be seen each time
+        written = {**written, "params": dict(values)}
+    data = {key: filling.filled(value, (key,), constant=key in _CONSTANT) for key, value in written.items()}
+    return data, filling.wrong
+
+
+class _Filling:
+    def __init__(self, source: Source, values: Mapping[str, Scalar]) -> None:
+        self.source = source
+        self.values = values
+        self.wrong: dict[Path, Mistake | None] = {}
+
+    def filled(self, value: Any, path: Path, *, constant: bool = False) -> Any:
+        if isinstance(value, dict):
+            return {key: self.filled(item, (*path, key), constant=constant) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.filled(item, (*path, number), constant=constant) for number, item in enumerate(value)]
+        if value is None:
+            what = "an empty item" if isinstance(path[-1], int) else f"'{path[-1]}' has no value"
+            self.wrong[path] = self.source.mistake(path, what, "write a value, or remove it")
+        elif isinstance(value, str) and "${" in value and not constant:
+            return self.text(value, path)
+        return value
+
+    def text(self, text: str, path: Path) -> Scalar:
+        whole = _REFERENCE.fullmatch(text)
+        if whole:
+            return self.value(whole[1].strip(), path, text)
+        return _REFERENCE.sub(lambda found: scalars.spell(self.value(found[1].strip(), path, found[0])), text)
+
+    def value(self, name: str, path: Path, written: str) -> Scalar:
+        if name in self.values:
+            return self.values[name]
+        declared = self.source.data.get("params")
+        known = list(declared) if isinstance(declared, dict) else []
+        # What is wrong with a param that is declared is said where it is declared.
+        self.wrong[path] = (
+            None if name in known else self.source.mistake(path, f"no param '{name}'", remedy_for(name, known))
+        )
+        return written

@@ -1,0 +1,376 @@
+"""The fields of a scenario: what may stand where. Editors get it as JSON Schema, and a test holds the docs to it.
+
+These models see a document whose `${param}` are filled in. They check single values and what contradicts within one
+mapping; what needs the rest of the scenario is checked in `building`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+
+from seatrial.model.lifecycle import STANDARD
+from seatrial.model.plan import Span
+from seatrial.scenario import notation
+from seatrial.scenario.expressions import Expression, ExpressionProblem
+from seatrial.scenario.notation import (
+    AmountMap,
+    CapacityMap,
+    Count,
+    Duration,
+    Flag,
+    Found,
+    Known,
+    LabelText,
+    LastingDuration,
+    ObjectName,
+    ParamName,
+    PlainName,
+    Rate,
+    ScalarValue,
+    SpanText,
+    TaintText,
+    Text,
+    TolerationText,
+    choice,
+    one_of,
+    whole_number,
+)
+
+ACTIONS = ("submit", "wait", "pause", "nodes", "delete", "expect")
+STAGES = tuple(stage.name for stage in STANDARD)
+MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
+LARGEST_SEED = 2**53  # what JSON readers keep exactly
+
+
+class Part(BaseModel):
+    """A mapping of the file. Unknown keys are mistakes, values are never converted on the quiet."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _remember(cls, data: Any, info: ValidationInfo) -> Any:
+        if isinstance(info.context, Known):
+            info.context.owners[id(data)] = cls if isinstance(data, dict) else None
+        return data
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:  # noqa: ARG003
+        """What in this mapping does not go together. It sees the mapping as written, because pydantic stops at the
+        values and a user wants to hear everything at once."""
+        return []
+
+
+def _expectation(value: Any, info: ValidationInfo) -> str:
+    known = info.context.names.get("figure") if isinstance(info.context, Known) else None
+    try:
+        return Expression.parse(notation.text(value), known).text
+    except ExpressionProblem as problem:
+        at = f" at its column {problem.column}" if problem.column > 1 else ""
+        raise notation.wrong(f"{problem.message}{at}", problem.remedy) from None
+
+
+Condition = Annotated[str, BeforeValidator(_expectation)]
+PhaseNames = Annotated[
+    list[Annotated[Text, one_of("submit", "submit phase")]],
+    BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
+]
+
+
+class PodDelays(Part):
+    create: SpanText = Field(
+        Span(), description="From bound to container being created: 1s, or 1s..3s for evenly between."
+    )
+    start: SpanText = Field(Span(), description="From container being created to running: 10s, or 5s..15s.")
+
+
+class Group(Part):
+    """Nodes that are alike."""
+
+    name: ObjectName = Field(description="Nodes are called NAME-0, NAME-1 and so on.")
+    count: Annotated[int, whole_number(1, MOST_NODES)] = Field(description="How many nodes.")
+    capacity: CapacityMap = Field(
+        description="What a node has: cpu and memory, pods (110 if not given), GPUs and so on."
+    )
+    labels: dict[str, LabelText] = Field({}, description="Labels of the nodes.")
+    taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
+    kubelet: Flag = Field(False, description="true: a kubelet runs containers; false: fake nodes that only play them.")
+    pods: PodDelays = Field(PodDelays.model_construct(), description="How long a fake node takes to start a pod.")
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        if written.get("kubelet") is True and "pods" in written:
+            return [Found("pods", "a kubelet takes the time it takes", "remove `pods`, or `kubelet: true`")]
+        return []
+
+
+class ClientPart(Part):
+    rate: Rate | None = Field(None, description="The most that the client submits per second, like 10/s.")
+
+
+class EqualQps(Part):
+    equal: float = Field(gt=0, description="Client QPS that every component gets.")
+
+
+def _qps(value: Any) -> Any:
+    if value in ("as shipped", "unlimited"):
+        return value
+    equal = value.get("equal") if isinstance(value, dict) and len(value) == 1 else None
+    if isinstance(equal, int | float) and not isinstance(equal, bool) and equal > 0:
+        return equal
+    raise notation.wrong(f"{notation.shown(value)} is no choice of qps", "write as shipped, unlimited or {equal: 500}")
+
+
+class SettingsPart(Part):
+    """`qps`, and component → setting → value."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, dict[str, ScalarValue]]
+
+    qps: Annotated[Any, BeforeValidator(_qps, json_schema_input_type=Literal["as shipped", "unlimited"] | EqualQps)] = (
+        Field(None, description="Client QPS of all components: as shipped, unlimited, or {equal: 500}.")
+    )
+
+
+class SetupPart(Part):
+    """One of the things that a scenario compares."""
+
+    stack: Annotated[Text, one_of("stack")] = Field(description="The stack under test; `seatrial stacks` lists them.")
+    nodes: Annotated[Text, one_of("node entry", "entry of nodes")] | None = Field(
+        None, description="Which entry of `nodes`; not needed where there is one."
+    )
+    client: ClientPart | None = Field(None, description="The submitting client, instead of the scenario's.")
+    settings: SettingsPart | None = Field(None, description="Settings that win over the scenario's.")
+
+
+class SubmitPart(Part):
+    """Workloads to submit."""
+
+    name: ObjectName | None = Field(
+        None, description="Name of the phase; workloads are called NAME-0, NAME-1 and so on."
+    )
+    count: Count | None = Field(None, description="How many workloads.")
+    pods: Count | None = Field(None, description="Pods of each workload (1 if not given).")
+    sizes: list[Count] | None = Field(
+        None, min_length=1, description="Pods of the workloads, in turn: a mix instead of `pods`."
+    )
+    each: Count | None = Field(None, description="How many workloads of each size, instead of `count`.")
+    order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
+        "given", description="Whether sizes come as listed or shuffled."
+    )
+    duration: Duration = Field(description="How long each pod runs.")
+    requests: AmountMap = Field({}, description="What each pod asks for; amounts of 0 are left out.")
+    gang: Flag = Field(False, description="true: it runs only while all its pods run.")
+    declares: AmountMap | None = Field(None, description="What a queue is told per pod, if not what the pods ask for.")
+    selector: dict[str, LabelText] = Field({}, description="Node labels that must match.")
+    affinity: dict[str, list[LabelText]] = Field({}, description="Node label → the values that will do.")
+    tolerations: list[TolerationText] | None = Field(
+        None, description="As key=value:Effect, key:Effect, key or *. Not given: the taints of all nodes; []: none."
+    )
+    priority: Annotated[int, whole_number(-(2**31))] = Field(0, description="Priority of the pods.")
+    spread: Flag = Field(False, description="true: pods of a workload rather stand on different nodes.")
+    rate: Rate | None = Field(
+        None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."
+    )
+    arrival: Annotated[str, choice("arrival", ("even", "poisson"))] = Field(
+        "even", description="With `rate`: evenly, or at random."
+    )
+    burst: Count | None = Field(None, description="So many at once, every `every`.")
+    every: LastingDuration | None = Field(None, description="With `burst`: time from one burst to the next.")
+    parallel: Count | None = Field(None, description="So many at once, the next round when all are answered.")
+    delay: Duration | None = Field(
+        None, description="With `parallel`: least time from the start of a round to the next."
+    )
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        return [*_about_sizes(written), *_about_pace(written)]
+
+
+def _about_sizes(written: Mapping[str, Any]) -> list[Found]:
+    found = []
+    if "sizes" not in written:
+        if "count" not in written:
+            found.append(Found("", "submit needs 'count'", "add how many workloads, like count: 10"))
+        found += [
+            Found(key, f"'{key}' goes with 'sizes'", "remove it, or list sizes: [1, 2, 4]")
+            for key in ("each", "order")
+            if key in written
+        ]
+    else:
+        if "pods" in written:
+            found.append(Found("pods", "'pods' and 'sizes' contradict each other", "remove one of them"))
+        if "count" in written and "each" in written:
+            found.append(Found("each", "'each' and 'count' contradict each other", "remove one of them"))
+    return found
+
+
+def _about_pace(written: Mapping[str, Any]) -> list[Found]:
+    paces = [key for key in ("rate", "burst", "parallel") if key in written]
+    found = [Found(key, f"'{key}' and '{paces[0]}' contradict each other", "choose one pace") for key in paces[1:]]
+    for key, partner in (("arrival", "rate"), ("every", "burst"), ("delay", "parallel")):
+        if key in written and partner not in written:
+            found.append(Found(key, f"'{key}' goes with '{partner}'", f"add '{partner}' or remove '{key}'"))
+    if "burst" in written and "every" not in written:
+        found.append(Found("burst", "'burst' needs 'every'", "add the time between bursts, like every: 5s"))
+    return found
+
+
+class WaitPart(Part):
+    """Wait until workloads have reached a stage."""
+
+    name: ObjectName | None = Field(None, description="Name of the phase.")
+    stage: Annotated[str, choice("stage", STAGES)] = Field(alias="for", description="The stage to wait for.")
+    of: PhaseNames | None = Field(None, description="Submit phases whose workloads count; all so far if not given.")
+    count: Count | None = Field(None, description="So many workloads instead of all.")
+    timeout: LastingDuration = Field("1h", validate_default=True, description="When to give up (1h if not given).")
+
+
+class PausePart(Part):
+    """Do nothing for a while."""
+
+    name: ObjectName | None = Field(None, description="Name of the phase.")
+    duration: LastingDuration = Field(description="How long.")
+
+
+GroupName = Annotated[Text, one_of("node group")]
+
+
+class NodesPart(Part):
+    """Change the nodes while the run goes on: one of add, remove, cordon, uncordon."""
+
+    name: ObjectName | None = Field(None, description="Name of the phase.")
+    add: Group | None = Field(None, description="A group of nodes that joins.")
+    remove: GroupName | None = Field(None, description="The group whose nodes go.")
+    cordon: GroupName | None = Field(None, description="The group whose nodes take no more pods.")
+    uncordon: GroupName | None = Field(None, description="The group whose nodes take pods again.")
+    count: Count | None = Field(None, description="So many of its nodes, the first ones; all if not given.")
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        changes = [key for key in ("add", "remove", "cordon", "uncordon") if key in written]
+        if not changes:
+            return [Found("", "nothing to do with the nodes", "write one of add, remove, cordon, uncordon")]
+        found = [Found(key, f"'{key}' and '{changes[0]}' in one phase", "make two phases") for key in changes[1:]]
+        if "add" in written and "count" in written:
+            found.append(Found("count", "'count' does not go with 'add'", "write it into the group"))
+        return found
+
+
+class DeletePart(Part):
+    """Delete workloads, finished or not."""
+
+    name: ObjectName | None = Field(None, description="Name of the phase.")
+    of: PhaseNames = Field(description="Submit phases whose workloads are deleted.")
+
+
+def _pause(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"duration": value}
+
+
+_PauseText = Annotated[str, Field(pattern=r"^[0-9.a-zµ]+$")]
+
+
+class PhasePart(Part):
+    """One action."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    submit: SubmitPart | None = Field(None, description="Submit workloads.")
+    wait: WaitPart | None = Field(None, description="Wait until workloads have reached a stage.")
+    pause: Annotated[PausePart, BeforeValidator(_pause, json_schema_input_type=_PauseText | PausePart)] | None = Field(
+        None, description="Do nothing for a while: 10s, or {duration: 10s}."
+    )
+    nodes: NodesPart | None = Field(None, description="Add, remove, cordon or uncordon nodes.")
+    delete: DeletePart | None = Field(None, description="Delete workloads.")
+    expect: (
+        Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] | None
+    ) = Field(None, description="Expectations looked at now; a false one fails the trial here.")
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        actions = [action for action in written if action in ACTIONS]
+        if not written:
+            return [Found("", "a phase without an action", f"write one of {', '.join(ACTIONS)}")]
+        return [
+            Found(action, f"'{action}' and '{actions[0]}' in one phase", "begin a new step: put `- ` before it")
+            for action in actions[1:]
+        ]
+
+
+def phase_name(action: str, number: int) -> str:
+    """What a phase without a name is called: by its action and its position among all phases, from 1."""
+    return f"{action}-{number}"
+
+
+StepPart = Annotated[
+    list[PhasePart],
+    Field(min_length=1),
+    BeforeValidator(notation.as_list, json_schema_input_type=PhasePart | list[PhasePart]),
+]
+
+
+def _entries(value: Any) -> Any:
+    """A plain list of groups is the one entry of a mapping."""
+    return {"": value} if isinstance(value, list) else value
+
+
+Groups = Annotated[list[Group], Field(min_length=1)]
+NodeEntries = Annotated[
+    dict[str, Groups],
+    Field(min_length=1),
+    BeforeValidator(_entries, json_schema_input_type=Groups | dict[str, Groups]),
+]
+ParamValues = Annotated[
+    list[ScalarValue],
+    Field(min_length=1),
+    BeforeValidator(notation.as_list, json_schema_input_type=ScalarValue | list[ScalarValue]),
+]
+
+
+_STACKS_OR_SETUPS: dict[str, Any] = {"oneOf": [{"required": ["stacks"]}, {"required": ["setups"]}]}
+
+
+class ScenarioPart(Part):
+    """A scenario of seatrial."""
+
+    model_config = ConfigDict(json_schema_extra=_STACKS_OR_SETUPS)
+
+    name: PlainName = Field(description="Name of the scenario.")
+    about: Text = Field("", description="The question it answers, in a sentence.")
+    params: dict[ParamName, ParamValues] = Field(
+        {}, description="Values to use as ${name}; a list makes one trial per value."
+    )
+    nodes: NodeEntries = Field(description="Groups of nodes, or name → groups where set-ups differ in them.")
+    stacks: Annotated[list[Annotated[Text, one_of("stack")]], Field(min_length=1)] | None = Field(
+        None, description="Stacks to compare on the same nodes: short for one set-up per stack."
+    )
+    setups: Annotated[dict[PlainName, SetupPart], Field(min_length=1)] | None = Field(
+        None, description="What is compared: name → nodes, stack, client, settings."
+    )
+    settings: SettingsPart | None = Field(None, description="Settings of components, for all set-ups.")
+    client: ClientPart | None = Field(None, description="The submitting client, for all set-ups.")
+    steps: Annotated[list[StepPart], Field(min_length=1)] = Field(
+        description="What happens, one step after another; the phases of a step run side by side."
+    )
+    repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="How often each trial is repeated.")
+    seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Seed of everything random.")
+    expect: Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] = (
+        Field([], description="What must hold at the end of every trial, like completed == submitted.")
+    )
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        if "stacks" in written and "setups" in written:
+            return [Found("stacks", "'stacks' and 'setups' contradict each other", "write the stacks as set-ups")]
+        if "stacks" not in written and "setups" not in written:
+            return [Found("", "the scenario has neither 'stacks' nor 'setups'", "add stacks: [default]")]
+        stacks = written["stacks"] if isinstance(written.get("stacks"), list) else []
+        return [
+            Found("stacks", f"'{stack}' stands twice", "list each stack once")
+            for number, stack in enumerate(stacks)
+            if stack in stacks[:number]
+        ]

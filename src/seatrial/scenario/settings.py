@@ -1,0 +1,107 @@
+"""The `settings` of a scenario: checked against the table of the control plane and of the stacks, and resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from seatrial.model import settings as table
+from seatrial.model.errors import Mistake
+from seatrial.model.plan import Scalar
+from seatrial.model.settings import CONTROL_PLANE, Setting
+from seatrial.scenario import notation
+from seatrial.scenario.nearest import remedy_for
+from seatrial.scenario.places import Path, Source
+from seatrial.scenario.schema import SettingsPart
+
+Stacks = Mapping[str, Sequence[Setting]]
+
+
+def check(source: Source, data: Mapping[str, Any], stacks: Stacks) -> list[Mistake]:
+    """Unknown components, unknown settings and impossible values, scenario's and set-ups'.
+
+    The scenario's may be of any stack (they go to the set-ups that have it), a set-up's only of its own.
+    """
+    everything = [*CONTROL_PLANE, *(setting for settings in stacks.values() for setting in settings)]
+    found = _check_part(source, data.get("settings"), ("settings",), everything, "")
+    setups = data.get("setups")
+    for name, setup in setups.items() if isinstance(setups, dict) else []:
+        if isinstance(setup, dict):
+            stack = str(setup.get("stack"))
+            own = [*CONTROL_PLANE, *stacks[stack]] if stack in stacks else everything
+            where = f" of stack {stack}" if stack in stacks else ""
+            found += _check_part(source, setup.get("settings"), ("setups", name, "settings"), own, where)
+    return found
+
+
+def _check_part(source: Source, part: Any, path: Path, known: Iterable[Setting], where: str) -> list[Mistake]:
+    found: list[Mistake] = []
+    by_component: dict[str, dict[str, Setting]] = {}
+    for setting in known:
+        by_component.setdefault(setting.component, {})[setting.name] = setting
+    for component, values in part.items() if isinstance(part, dict) else []:
+        here = (*path, component)
+        if component == "qps":
+            continue
+        if component not in by_component:
+            remedy = remedy_for(component, ["qps", *by_component])
+            found.append(source.mistake(here, f"unknown component '{component}'{where}", remedy, key=True))
+            continue
+        for name, value in values.items() if isinstance(values, dict) else []:
+            found += _check_value(source, (*here, name), by_component[component], name, value)
+    return found
+
+
+def _check_value(source: Source, path: Path, known: Mapping[str, Setting], name: str, value: Any) -> list[Mistake]:
+    if name not in known:
+        component = path[-2]
+        return [source.mistake(path, f"unknown setting '{name}' of {component}", remedy_for(name, known), key=True)]
+    try:
+        parsed(known[name], value)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return [source.mistake(path, context["what"], context["remedy"])]
+    return []
+
+
+def parsed(setting: Setting, value: Any) -> Scalar:
+    """The value as models and flags read it: durations in nanoseconds. Raises what `notation.wrong` makes."""
+    match setting.kind:
+        case "duration":
+            return notation.duration(value)
+        case "flag":
+            notation.flag(value)
+        case "text":
+            notation.text(value)
+            if setting.choices and value not in setting.choices:
+                what = f"{setting.component} has no {setting.name} '{value}'"
+                raise notation.wrong(what, remedy_for(value, setting.choices))
+        case _:
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                what = f"{notation.shown(value)} is not a number of 0 or more"
+                raise notation.wrong(what, f"{setting.about}; {spelled_default(setting)}")
+    return notation.scalar(value)
+
+
+def spelled_default(setting: Setting) -> str:
+    return f"as shipped it is {setting.default}"
+
+
+def resolved(
+    stack: Sequence[Setting], scenario: SettingsPart | None, setup: SettingsPart | None
+) -> dict[str, dict[str, Scalar]]:
+    """Every setting of a set-up, its own winning over the scenario's."""
+    known = {(setting.component, setting.name): setting for setting in (*CONTROL_PLANE, *stack)}
+    qps: str | float = "as shipped"
+    given: dict[str, dict[str, Scalar]] = {}
+    for part in (scenario, setup):
+        if part is None:
+            continue
+        qps = part.qps if part.qps is not None else qps
+        for component, values in (part.__pydantic_extra__ or {}).items():
+            for name, value in values.items():
+                if (component, name) in known:
+                    given.setdefault(component, {})[name] = parsed(known[component, name], value)
+    return table.resolve(known.values(), qps, given)

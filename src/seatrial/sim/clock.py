@@ -1,0 +1,56 @@
+"""An asyncio event loop on virtual time, so that the choreography of a scenario is written once for every cluster.
+
+Where a usual loop waits in its selector, this one lets the kernel run up to the next timer. Whatever is scheduled on the loop
+meanwhile (a wait that is over, Ctrl-C cancelling the main task) halts the kernel after the current event, so a large
+simulation reacts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable
+from contextvars import Context
+from typing import TypeVarTuple
+
+from seatrial.model.units import HOUR, SECOND
+from seatrial.sim.kernel import Kernel
+
+_Args = TypeVarTuple("_Args")
+
+
+class _KernelSelector(selectors.SelectSelector):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        kernel = self._kernel
+        if timeout is None:
+            if kernel.idle:
+                raise RuntimeError(
+                    "virtual time stands still: nothing can happen any more, and something waits without a time-out"
+                )
+            kernel.run(kernel.now + HOUR)
+        elif timeout > 0:
+            kernel.run(kernel.now + math.ceil(timeout * SECOND))
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """`time()` is the kernel's. Only timers and calls work on it: there is no I/O in virtual time."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        super().__init__(_KernelSelector(kernel))
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._kernel.now / SECOND
+
+    def call_soon(
+        self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._kernel.halt()
+        return super().call_soon(callback, *args, context=context)

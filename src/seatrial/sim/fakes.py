@@ -1,0 +1,46 @@
+"""Fake nodes: KWOK plays a pod's stages, each after its delay, with one PATCH, a few side by side.
+
+Facts (KWOK v0.8): a stage's delay is exact, or evenly between delay and jitter; `podPlayStageParallelism` workers (4 by default)
+play what is due, so many pods at once wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+
+from seatrial.model.plan import Scalar, Span
+from seatrial.sim.api import WRITE, ApiServer, Client
+from seatrial.sim.kernel import Do, Kernel
+
+
+class Kwok:
+    """`play(pod, delay, then)`: after the delay a worker patches the pod, and `then(pod)` happens."""
+
+    def __init__(self, kernel: Kernel, api: ApiServer, settings: Mapping[str, Scalar], random: Random) -> None:
+        self._kernel, self._api, self._random = kernel, api, random
+        self._client = Client("kwok")
+        self._idle = int(settings["parallelism"])
+        self._due: deque[tuple[int, Do]] = deque()
+
+    def play(self, pod: int, delay: Span, then: Do) -> None:
+        wait = delay.least
+        if delay.most > wait:
+            wait += int((delay.most - wait) * self._random.random())
+        self._kernel.at(self._kernel.now + wait, self._is_due, (pod, then))
+
+    def _is_due(self, stage: tuple[int, Do]) -> None:
+        if self._idle:
+            self._idle -= 1
+            self._api.call(self._client, WRITE, self._played, stage)
+        else:
+            self._due.append(stage)
+
+    def _played(self, stage: tuple[int, Do]) -> None:
+        if self._due:
+            self._api.call(self._client, WRITE, self._played, self._due.popleft())
+        else:
+            self._idle += 1
+        pod, then = stage
+        then(pod)

@@ -1,0 +1,222 @@
+"""The Job controller: what it writes, when, and how long its own QPS bucket makes it wait.
+
+Facts (Kubernetes 1.36, pkg/controller/job): `job-syncs` workers; one client whose bucket pod creation, finalizers, status
+writes and events share; pods are created in batches of 1, 2, 4, … (slow start); pod events are answered 1 s late, together.
+A one-pod Job costs a pod POST, an event and a status PUT at its start, a PUT when the pod is ready, and at its end a PUT with
+the finished pod's UID, a PATCH that takes the finalizer off the pod, the PUT that says Complete, and an event. At 20 QPS with a
+burst of 30 those four calls are why a hundred short Jobs that end together need 18 s more than one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from seatrial.model.plan import Scalar, Workload
+from seatrial.model.units import SECOND
+from seatrial.sim.api import WRITE, ApiServer, Client
+from seatrial.sim.kernel import Kernel
+
+POD_EVENTS_BATCHED = 1 * SECOND  # syncJobBatchPeriod
+SLOW_START = 1  # SlowStartInitialBatchSize
+
+_IDLE, _QUEUED, _SYNCING, _SYNCING_AGAIN = range(4)
+
+
+class Jobs:
+    """A Job is the number of its workload; columns as in `Pods`.
+
+    `create_pod(job)` makes a pod appear, `completed(job)` is called when the server has the Complete condition.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        api: ApiServer,
+        settings: Mapping[str, Scalar],
+        create_pod: Callable[[int], None],
+        completed: Callable[[int], None],
+    ) -> None:
+        self._kernel, self._api = kernel, api
+        self._client = Client("job-controller", float(settings["qps"]), float(settings["burst"]))
+        self._idle_workers = int(settings["job-syncs"])
+        self._create_pod, self._completed = create_pod, completed
+        self._queue: deque[int] = deque()
+        self._events = 0  # waiting to be sent, one after another
+        self._sending = False
+        self._wanted: dict[int, int] = {}  # Jobs not complete yet: pods in all
+        self._state: dict[int, int] = {}
+        self._missing: dict[int, int] = {}  # pods still to be created
+        self._ready: dict[int, int] = {}
+        self._told_ready: dict[int, int] = {}
+        self._finished: dict[int, int] = {}  # not counted in the status yet
+        self._succeeded: dict[int, int] = {}
+        self._late: dict[int, int] = {}  # when the batch of pod events that is open will be answered
+        self._armed: dict[int, int] = {}
+
+    def add(self, job: int, workload: Workload) -> None:
+        """The Job exists."""
+        self._wanted[job] = self._missing[job] = workload.pods
+        self._state[job] = _IDLE
+        self._ready[job] = self._told_ready[job] = self._finished[job] = self._succeeded[job] = 0
+        self._late[job] = self._armed[job] = -1
+        self._enqueue(job)
+
+    def remove(self, job: int) -> None:
+        """The Job is deleted. What is on its way for it finds nothing."""
+        self._wanted.pop(job, None)
+
+    # what pods do
+
+    def pod_changed(self, job: int) -> None:
+        """A pod event without consequence; it opens a batch that later ones join."""
+        if job in self._late and self._kernel.now >= self._late[job]:
+            self._late[job] = self._kernel.now + POD_EVENTS_BATCHED
+
+    def pod_ready(self, job: int) -> None:
+        if job in self._wanted:
+            self._ready[job] += 1
+            self._sync_late(job)
+
+    def pod_finished(self, job: int) -> None:
+        if job in self._wanted:
+            self._ready[job] -= 1
+            self._finished[job] += 1
+            self._sync_late(job)
+
+    def pod_lost(self, job: int, was_ready: bool) -> None:
+        """A pod is gone before it finished: the Job makes another."""
+        if job in self._wanted:
+            self._ready[job] -= was_ready
+            self._missing[job] += 1
+            self._sync_late(job)
+
+    def _sync_late(self, job: int) -> None:
+        self.pod_changed(job)
+        when = self._late[job]
+        if self._armed[job] != when:
+            self._armed[job] = when
+            self._kernel.at(when, self._enqueue, job)
+
+    # the work queue
+
+    def _enqueue(self, job: int) -> None:
+        state = self._state[job]
+        if state == _SYNCING:
+            self._state[job] = _SYNCING_AGAIN
+        elif state == _IDLE:
+            self._state[job] = _QUEUED
+            self._queue.append(job)
+            if self._idle_workers:
+                self._take()
+
+    def _take(self) -> None:
+        while self._idle_workers and self._queue:
+            job = self._queue.popleft()
+            self._idle_workers -= 1
+            self._state[job] = _SYNCING
+            self._sync(job)
+
+    def _done(self, job: int) -> None:
+        again = self._state[job] == _SYNCING_AGAIN
+        self._state[job] = _IDLE
+        self._idle_workers += 1
+        if job not in self._wanted:
+            self._forget(job)
+        elif again or self._missing[job]:
+            self._enqueue(job)
+        self._take()
+
+    def _forget(self, job: int) -> None:
+        """Late events may still come for it: `_state` and `_late` stay."""
+        for column in (self._missing, self._ready, self._told_ready, self._finished, self._succeeded):
+            column.pop(job, None)
+
+    # one sync
+
+    def _sync(self, job: int) -> None:
+        if job not in self._wanted:
+            self._done(job)
+        elif self._finished[job]:
+            self._api.call(self._client, WRITE, self._count_finished, job)
+        elif self._missing[job]:
+            self._create_batch((job, SLOW_START))
+        elif self._ready[job] != self._told_ready[job]:
+            self._write_status(job)
+        else:
+            self._done(job)
+
+    def _write_status(self, job: int) -> None:
+        self._told_ready[job] = self._ready[job]
+        self._api.call(self._client, WRITE, self._done, job)
+
+    def _create_batch(self, batch: tuple[int, int]) -> None:
+        """Creates a batch side by side, then one twice as large; then the status is written."""
+        job, size = batch
+        if job not in self._wanted:
+            self._done(job)
+            return
+        missing = self._missing[job]
+        if not missing:
+            self._write_status(job)
+            return
+        size = min(size, missing)
+        open_calls = [job, size, size]
+        for _ in range(size):
+            self._api.call(self._client, WRITE, self._pod_created, open_calls)
+
+    def _pod_created(self, open_calls: list[int]) -> None:
+        job, size, _ = open_calls
+        open_calls[2] -= 1
+        if job in self._wanted:
+            self._missing[job] -= 1
+            self._create_pod(job)
+            self.pod_changed(job)
+            self._event()
+        if not open_calls[2]:
+            self._create_batch((job, size * 2))
+
+    def _count_finished(self, job: int) -> None:
+        """The UIDs are in the status; now the finalizers go, side by side."""
+        if job not in self._wanted:
+            self._done(job)
+            return
+        count = self._finished[job]
+        self._finished[job] = 0
+        open_calls = [job, count, count]
+        for _ in range(count):
+            self._api.call(self._client, WRITE, self._finalizer_off, open_calls)
+
+    def _finalizer_off(self, open_calls: list[int]) -> None:
+        job, count, _ = open_calls
+        open_calls[2] -= 1
+        if open_calls[2]:
+            return
+        if job not in self._wanted:
+            self._done(job)
+            return
+        self._succeeded[job] += count
+        if self._succeeded[job] < self._wanted[job]:
+            self._write_status(job)
+        else:
+            self._api.call(self._client, WRITE, self._complete, job)
+
+    def _complete(self, job: int) -> None:
+        if job in self._wanted:
+            del self._wanted[job]
+            self._event()
+            self._completed(job)
+        self._done(job)
+
+    # events, through the same bucket, one after another
+
+    def _event(self) -> None:
+        self._events += 1
+        if not self._sending:
+            self._send_event(None)
+
+    def _send_event(self, _: object) -> None:
+        self._sending = self._events > 0
+        if self._sending:
+            self._events -= 1
+            self._api.call(self._client, WRITE, self._send_event)

@@ -1,0 +1,57 @@
+"""The event kernel: a heap of (when, order, do, arg) and a clock that only such an event can advance.
+
+Events of the same moment happen in the order they were asked for, so a run depends on its seed alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+Do = Callable[[Any], None]
+
+
+class Kernel:
+    """Virtual time. `now` is nanoseconds since the trial's epoch."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._heap: list[tuple[int, int, Do, Any]] = []
+        self._order = 0
+        self._halted = False
+
+    def at(self, when: int, do: Do, arg: Any = None) -> None:
+        """Calls `do(arg)` at `when`; a moment that has passed is now."""
+        self._order += 1
+        heappush(self._heap, (when if when > self.now else self.now, self._order, do, arg))
+
+    def halt(self) -> None:
+        """Ends `run` after the event that is happening: someone outside the kernel has something to do first."""
+        self._halted = True
+
+    @property
+    def idle(self) -> bool:
+        return not self._heap
+
+    def run(self, until: int) -> None:
+        """Lets everything happen up to and including `until`, unless halted. `now` is then `until`, or where it halted.
+
+        The collector rests meanwhile: models make no cycles, and tracing millions of heap entries took a third of the time.
+        """
+        heap, pop = self._heap, heappop
+        collecting = gc.isenabled()
+        gc.disable()
+        self._halted = False
+        try:
+            while heap and heap[0][0] <= until:
+                when, _, do, arg = pop(heap)
+                self.now = when
+                do(arg)
+                if self._halted:
+                    return
+            self.now = max(self.now, until)
+        finally:
+            if collecting:
+                gc.enable()

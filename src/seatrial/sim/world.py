@@ -1,0 +1,209 @@
+"""A simulated cluster put together: what a pod passes from its creation to its end, and who is told.
+
+Each mechanism is a part with callbacks; this module is only the wiring between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seatrial.model.barrier import Barrier
+from seatrial.model.interfaces import Tally
+from seatrial.model.lifecycle import COMPLETED, CREATED, DELETED, FINISHED, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
+from seatrial.model.load import Load
+from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
+from seatrial.model.randomness import scalars
+from seatrial.record.ledger import Ledger
+from seatrial.record.submissions import Submissions
+from seatrial.sim import pods as pod_state
+from seatrial.sim.api import WRITE, ApiServer, Client
+from seatrial.sim.client import FASTEST, Submitter
+from seatrial.sim.fakes import Kwok
+from seatrial.sim.jobs import Jobs
+from seatrial.sim.kernel import Kernel
+from seatrial.sim.kubelets import Kubelets
+from seatrial.sim.nodes import Nodes
+from seatrial.sim.pods import Pods
+from seatrial.sim.scheduler import Scheduler
+
+_NO_DELAY = Span()
+Settings = Mapping[str, Mapping[str, Scalar]]
+
+
+class Sim:
+    """`deliver` takes each workload once the server has created it: a stack's model sets it."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        ledger: Ledger,
+        submissions: Submissions,
+        settings: Settings,
+        resources: list[str],
+        seed: int,
+        client_rate: float | None = None,
+    ) -> None:
+        self.kernel, self.ledger, self.settings, self.seed = kernel, ledger, settings, seed
+        self._submissions = submissions
+        random = scalars(seed)
+        self.api = ApiServer(kernel, seed)
+        self.nodes = Nodes(resources, random)
+        self.pods = Pods()
+        self.workloads: list[Workload] = []
+        self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
+        self.jobs = Jobs(kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed)
+        self.deliver: Callable[[int, Workload], None] = self.jobs.add
+        self.when_completed: list[Callable[[int], None]] = []
+        self.when_deleted: list[Callable[[int], None]] = []
+        self._kwok = Kwok(kernel, self.api, settings["kwok"], random)
+        self._kubelets = Kubelets(kernel, settings["kubelet"], random)
+        self._bucket = Client("seatrial", client_rate or FASTEST, 1)
+        self._barrier = Barrier()
+        self._due: dict[int, int] = {}  # gangs: when the application will have run its time
+        self._job_pods: dict[int, list[int]] = {}
+        number = ledger.number
+        self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
+        self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
+        self._running, self._finished = number[RUNNING.name], number[FINISHED.name]
+        self._complete, self._deleted = number[COMPLETED.name], number[DELETED.name]
+
+    # nodes
+
+    def add_nodes(self, group: NodeGroup) -> list[int]:
+        added = []
+        for index in range(group.count):
+            node = self.nodes.add(group)
+            assert self.ledger.node(f"{group.name}-{index}") == node
+            added.append(node)
+        self.scheduler.queue.moved()
+        return added
+
+    def remove_node(self, node: int) -> None:
+        """The node is gone, and its pods with it: their Jobs make others."""
+        self.nodes.close(node)
+        alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
+        lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
+        for pod in lost:
+            self._lose(pod)
+
+    # submitting
+
+    def submit(self, load: Load, done: Callable[[Tally], None]) -> None:
+        phase = self.ledger.phase(load.phase)
+
+        def send(workload: Workload) -> int:
+            number = self.ledger.workload(phase, workload.pods)
+            self.workloads.append(workload)
+            self._submissions.add(number, workload, self.kernel.now)
+            self.ledger.move(self.kernel.now, number, self._submitted)
+            return number
+
+        Submitter(self.kernel, self.api, self._bucket, load, send, self._create, done).begin()
+
+    def _create(self, number: int) -> None:
+        self.ledger.move(self.kernel.now, number, self._created)
+        self.deliver(number, self.workloads[number])
+
+    def delete(self, number: int) -> None:
+        """Deletes a workload that is not complete, with its pods; one call by the client."""
+        self.api.call(Client("seatrial"), WRITE, self._is_deleted, number)
+
+    def _is_deleted(self, number: int) -> None:
+        for pod in self._job_pods.pop(number, ()):
+            if self.pods.state[pod] not in (pod_state.FINISHED, pod_state.GONE):
+                self.scheduler.delete(pod)
+        self.jobs.remove(number)
+        if not self.ledger.has_reached(number, self._complete):
+            self.ledger.move(self.kernel.now, number, self._deleted)
+        for call in self.when_deleted:
+            call(number)
+
+    def pods_of(self, job: int) -> list[int]:
+        """The pods of a Job that is not complete."""
+        return self._job_pods.get(job, [])
+
+    # the life of a pod
+
+    def _create_pod(self, job: int) -> None:
+        workload = self.workloads[job]
+        pod = self.pods.add(job, workload.shape)
+        siblings = self._job_pods.setdefault(job, [])
+        assert self.ledger.pod(job, f"{workload.name}-{len(siblings)}") == pod
+        siblings.append(pod)
+        self.ledger.move_pod(self.kernel.now, pod, self._pods_created)
+        self.scheduler.add(pod)
+
+    def _bound(self, pod: int) -> None:
+        node = self.pods.node[pod]
+        group = self.nodes.groups[node]
+        self.ledger.move_pod(self.kernel.now, pod, self._scheduled, node)
+        self.jobs.pod_changed(self.pods.job[pod])
+        if group.kubelet:
+            self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs)
+        elif group.create != _NO_DELAY:
+            self._kwok.play(pod, group.create, self._container_created)
+        else:
+            self._kwok.play(pod, group.start, self._runs)
+
+    def _container_created(self, pod: int) -> None:
+        if self.pods.state[pod] == pod_state.BOUND:
+            self.jobs.pod_changed(self.pods.job[pod])
+            self._kwok.play(pod, self.nodes.groups[self.pods.node[pod]].start, self._runs)
+
+    def _runs(self, pod: int) -> None:
+        if self.pods.state[pod] != pod_state.BOUND:
+            return
+        self.pods.state[pod] = pod_state.RUNNING
+        job = self.pods.job[pod]
+        self.ledger.move_pod(self.kernel.now, pod, self._running, self.pods.node[pod])
+        self.jobs.pod_ready(job)
+        workload = self.workloads[job]
+        if not workload.gang:
+            self._run(pod, workload.duration)
+        elif self._barrier.runs(job, workload.pods):
+            self._due[job] = self.kernel.now + workload.duration
+            for sibling in self._job_pods[job]:
+                if self.pods.state[sibling] == pod_state.RUNNING:
+                    self._run(sibling, workload.duration)
+
+    def _run(self, pod: int, duration: int) -> None:
+        node = self.pods.node[pod]
+        if self.nodes.groups[node].kubelet:
+            self._kubelets.run(pod, node, duration, self._ends)
+        else:
+            self._kwok.play(pod, Span(duration), self._ends)
+
+    def _ends(self, pod: int) -> None:
+        job = self.pods.job[pod]
+        if self.pods.state[pod] != pod_state.RUNNING or self.kernel.now < self._due.get(job, 0):
+            return  # it is gone, or its gang had to begin again
+        self.pods.state[pod] = pod_state.FINISHED
+        self.ledger.move_pod(self.kernel.now, pod, self._finished, self.pods.node[pod])
+        self.scheduler.ended(pod)
+        self.jobs.pod_finished(job)
+
+    def _lose(self, pod: int) -> None:
+        job, was_running = self.pods.job[pod], self.pods.state[pod] == pod_state.RUNNING
+        workload = self.workloads[job]
+        if workload.gang and was_running and self._barrier.gone(job, workload.pods):
+            self._due[job] = 1 << 62
+        state = self.pods.state[pod]
+        reached = (self._pods_created, self._scheduled, self._running)[: max(state - pod_state.ASSUMED, 0) + 1]
+        self.scheduler.delete(pod)
+        self.ledger.lose_pod(self.kernel.now, pod, reached)
+        self.jobs.pod_lost(job, was_running)
+
+    def _completed(self, job: int) -> None:
+        self.ledger.move(self.kernel.now, job, self._complete)
+        self._job_pods.pop(job, None)
+        self._due.pop(job, None)
+        for call in self.when_completed:
+            call(job)
+
+
+def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
+    """Every resource that a node has or a pod asks for."""
+    return sorted(
+        {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
+    )

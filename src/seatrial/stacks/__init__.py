@@ -1,0 +1,36 @@
+"""What can be under test. Every stack, ours or another package's, is found through the entry points `seatrial.stacks`."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib.metadata import entry_points
+
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.interfaces import Stack
+
+
+@cache
+def _entries() -> dict[str, str]:
+    return {entry.name: entry.value for entry in sorted(entry_points(group="seatrial.stacks"), key=lambda e: e.name)}
+
+
+def names() -> list[str]:
+    return list(_entries())
+
+
+def find(name: str) -> Stack:
+    """The stack of this name; its code is loaded only now."""
+    if name not in _entries():
+        near = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise UsageProblem(f"there is no stack '{name}'", f"{hint}known stacks: {', '.join(names())}")
+    (entry,) = entry_points(group="seatrial.stacks", name=name)
+    try:
+        stack: Stack = entry.load()
+    except Exception as error:
+        raise SetupProblem(
+            f"the stack '{name}' ({entry.value}) cannot be loaded: {type(error).__name__}: {error}",
+            "reinstall the package that brings it, or leave the stack out",
+        ) from error
+    return stack

@@ -1,0 +1,73 @@
+"""The study directory: made once, never over someone else's files, marked from the first moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from seatrial import __version__
+from seatrial.model.errors import UsageProblem
+from seatrial.model.plan import Trial
+
+FORMAT = 1
+# Everything a study directory holds at its top: what `--force` may remove.
+OURS = (
+    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "report.html",
+    *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals") for kind in ("png", "svg", "pdf")),
+)  # fmt: skip
+
+
+def make(out: Path, force: bool) -> None:
+    """An empty directory for a new study, or a clear refusal."""
+    if out.exists() and not out.is_dir():
+        raise UsageProblem(f"{out} is a file", "give -o a directory that does not exist yet")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / "study.json").exists():
+            raise UsageProblem(f"{out} is not empty and holds no study", "give -o another directory")
+        if not force:
+            raise UsageProblem(f"{out} holds a study already", "give -o another directory, or --force to replace it")
+        for name in OURS:
+            path = out / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (out / "trials").mkdir(parents=True, exist_ok=True)
+
+
+def describe(
+    scenario_name: str, document: dict[str, Any], trials: Sequence[Trial], asked: dict[str, Any]
+) -> dict[str, Any]:
+    """What study.json holds. Only `run` differs between two runs of the same thing."""
+    return {
+        "format": FORMAT,
+        "seatrial": __version__,
+        "name": scenario_name,
+        "on": trials[0].on,
+        "seed": trials[0].seed,
+        "scenario": document,
+        "asked": asked,
+        "trials": [trial.name for trial in trials],
+    }
+
+
+def surroundings() -> dict[str, Any]:
+    """Where it ran: belongs to `run`."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "versions": {name: version(name) for name in ("numpy", "polars", "matplotlib", "pydantic")},
+        "command": ["seatrial", *sys.argv[1:]],
+    }
+
+
+def write(out: Path, document: dict[str, Any]) -> None:
+    part = out / "study.json.part"
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(out / "study.json")

@@ -1,0 +1,132 @@
+"""A study from its trials to its last file: what `seatrial run` does, without a word about how it is shown."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial import stacks
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.plan import Trial, Wait
+from seatrial.study import directory
+from seatrial.study.executing import Listener, run_all, usable_cores
+from seatrial.study.interrupting import interruption
+from seatrial.study.trials import Outcome
+
+# Below this many workloads in all a pool costs more than it saves: a worker needs 0.6 s to import what it needs.
+WORTH_A_POOL = 20_000
+
+
+@dataclass
+class StudyResult:
+    out: Path
+    outcomes: list[Outcome] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+
+    def wrong(self) -> list[str]:
+        """A line for everything that is not as expected."""
+        lines = []
+        for outcome in self.outcomes:
+            lines += [f"{outcome.trial}: {line}" for line in outcome.failed_expectations]
+            if outcome.outcome != "completed" and not outcome.expects_outcome:
+                lines.append(f"{outcome.trial}: {outcome.outcome}: {outcome.detail}")
+        return lines
+
+    @property
+    def exit_status(self) -> int:
+        if self.interrupted:
+            return 130
+        return 1 if self.wrong() else 0
+
+
+def check(trials: Sequence[Trial]) -> list[Trial]:
+    """Refuses trials whose stack lacks what they need, before anything is made."""
+    for trial in trials:
+        stack = stacks.find(trial.setup.stack)
+        names = [stage.name for stage in stack.stages]
+        for step in trial.steps:
+            for phase in step:
+                if isinstance(phase, Wait) and phase.stage not in names:
+                    raise UsageProblem(
+                        f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
+                        f"'{stack.name}' does not have",
+                        f"it has {', '.join(names)}",
+                    )
+        refusal = stack.refuses(trial)
+        if refusal:
+            raise UsageProblem(f"set-up '{trial.setup.name}': {refusal}")
+    return list(trials)
+
+
+def run_study(
+    name: str,
+    document: dict[str, Any],
+    trials: Sequence[Trial],
+    asked: dict[str, Any],
+    out: Path,
+    listener: Listener,
+    *,
+    force: bool = False,
+    jobs: int | None = None,
+    reporting: Callable[[str], None] = lambda _: None,
+) -> StudyResult:
+    """Runs the trials into `out`. What was observed is there however it ends."""
+    with disk_problems(out):
+        directory.make(out, force)
+        study = directory.describe(name, document, trials, asked)
+        started = time.time()
+        run = {"started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")}
+        directory.write(out, {**study, "run": {**run, **directory.surroundings(), "state": "running"}})
+        result = StudyResult(out)
+        for outcome in run_all(trials, out, listener, jobs or _jobs(trials)):
+            result.outcomes.append(outcome)
+        result.interrupted = interruption.wanted
+        if result.interrupted:
+            study["trials"] = [trial.name for trial in trials if (out / "trials" / trial.name).is_dir()]
+        state = "interrupted" if result.interrupted else "complete"
+        wall = {"wall_s": round(time.time() - started, 3), "state": state}
+        directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
+        result.files = _write_report(out, result, reporting)
+    return result
+
+
+def _write_report(out: Path, result: StudyResult, reporting: Callable[[str], None]) -> list[Path]:
+    from seatrial.analysis.tables import write_tables
+    from seatrial.report.writing import write_report
+
+    if result.interrupted:
+        return write_tables(out)  # pictures take seconds: `seatrial report` makes them
+    reporting("tables and pictures")
+    return write_report(out)
+
+
+def _jobs(trials: Sequence[Trial]) -> int:
+    if trials[0].on != "sim":
+        return 1
+    work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
+    return usable_cores() if work >= WORTH_A_POOL else 1
+
+
+@contextmanager
+def disk_problems(out: Path) -> Iterator[None]:
+    """A full disk or a directory one may not write is the surroundings' fault, and said so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise SetupProblem(
+                f"no space left for the study in {out} ({error.strerror}); what was observed until then is kept there",
+                "free some space, or give -o a directory on another disk",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise SetupProblem(
+                f"{error.filename or out} cannot be written ({error.strerror})", "give -o another directory"
+            ) from error
+        raise

@@ -1,0 +1,204 @@
+"""Runs one trial into its directory. A description goes in, a trial directory comes out; trials do not know each other."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from seatrial import stacks
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.interfaces import Cluster, Stack
+from seatrial.model.plan import Expectation, Submit, Trial, to_json
+from seatrial.record.ledger import Ledger
+from seatrial.record.segments import Segment, seal
+from seatrial.record.submissions import Submissions
+from seatrial.scenario import check_never_fits
+from seatrial.scenario.expressions import Expression
+from seatrial.steps.choreography import Ending, run_steps
+from seatrial.study.interrupting import interruption
+
+FORMAT = 1
+PROGRESS_EVERY = 0.25  # s of real time
+RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
+
+Told = Callable[[str, int, int, int, float], None]  # trial, submitted, completed, of, virtual seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the study needs to know of a trial that is over."""
+
+    trial: str
+    outcome: str
+    detail: str
+    figures: dict[str, Any]
+    failed_expectations: tuple[str, ...]
+    expects_outcome: bool  # an expectation names the outcome, so that any outcome may be right
+
+
+def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
+    """The whole life of a trial; its directory is there, marked `running`, from the first moment."""
+    directory.mkdir(parents=True)
+    started = time.time()
+    stack = stacks.find(trial.setup.stack)
+    record = _description(trial, stack)
+    _write_json(directory / "trial.json", {**record, "outcome": "running"})
+    ledger = Ledger(stack.stages, Segment(directory))
+    submissions = Submissions(directory)
+    cluster = cluster_for(trial, stack, ledger, submissions)
+    ending = _run(cluster, trial, ledger, told)
+    submissions.close()
+    ledger.close()
+    seal(directory, ledger.nodes)
+    record |= {
+        "nodes": cluster.node_spans(),
+        "outcome": ending.outcome,
+        "detail": ending.detail,
+        "submitted": len(ledger.workload_phase),
+        "end_ns": cluster.now(),
+        "validity": _validity(ending),
+        "run": {
+            "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
+            "wall_s": round(time.time() - started, 3),
+        },
+    }
+    _write_json(directory / "trial.json", record)
+    return _judged(trial, directory, record)
+
+
+def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> Cluster:
+    if trial.on == "sim":
+        from seatrial.clusters.sim import SimCluster
+
+        return SimCluster(trial, stack, ledger, submissions)
+    raise SetupProblem(f"--on {trial.on} is not there yet", "run on the simulator: --on sim")
+
+
+def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
+    submits = [phase for step in trial.steps for phase in step if isinstance(phase, Submit)]
+    return {
+        "format": FORMAT,
+        "trial": trial.name,
+        "number": trial.number,
+        "scenario": trial.scenario,
+        "on": trial.on,
+        "setup": trial.setup.name,
+        "stack": trial.setup.stack,
+        "params": to_json(trial.params),
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "settings": to_json(trial.setup.settings),
+        "client": to_json(trial.setup.client),
+        "stages": [to_json(stage) for stage in stack.stages],
+        "phases": {
+            submit.name: {
+                "count": submit.count,
+                "pods": sorted(set(submit.sizes)),
+                "requests": dict(submit.shape.requests),
+                "gang": submit.gang,
+                "duration_ns": submit.duration,
+            }
+            for submit in submits
+        },
+        "nodes": [],
+        "sources": [{"name": "model", "error_ns": 0}],
+        "detail": "",
+        "submitted": 0,
+        "end_ns": 0,
+        "findings": check_never_fits(trial),
+        "expect": [],
+        "validity": {"valid": True, "reasons": []},
+        "clog": None,
+        "audits": [],
+        "run": {},
+    }
+
+
+def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told) -> Ending:
+    of = sum(submit.count for submit in trial.submits())
+    stage = ledger.number
+    over = Event()
+
+    def watch() -> None:
+        while not over.wait(PROGRESS_EVERY):
+            told(
+                trial.name,
+                ledger.counts[stage["submitted"]],
+                ledger.counts[stage["completed"]],
+                of,
+                cluster.now() / 1e9,
+            )
+
+    async def main() -> Ending:
+        interruption.cancels(asyncio.current_task())
+        try:
+            return await run_steps(cluster, trial, judge)
+        finally:
+            interruption.cancels(None)
+            await cluster.down()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        return cluster.run(main())
+    finally:
+        over.set()
+        watcher.join()
+
+
+def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
+    """None if the expectation holds for these figures, else a sentence that says what was found."""
+    expression = Expression.parse(expectation.text)
+    try:
+        if expression.evaluate(figures):
+            return None
+    except UsageProblem as problem:
+        return f"`{expectation.text}` cannot be judged: {problem.message}"
+    return f"`{expectation.text}` does not hold: {expression.explain(figures)}"
+
+
+def _validity(ending: Ending) -> dict[str, Any]:
+    reasons = []
+    rates = []
+    for tally in ending.tallies:
+        wanted = tally.count / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
+        achieved = tally.count / (tally.took_ns / 1e9) if tally.took_ns else None
+        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
+        if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
+            reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
+    return {"valid": not reasons, "reasons": reasons, "rates": rates}
+
+
+def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
+    """Interrupted, nothing is judged: the user wants to be gone."""
+    from seatrial.analysis.figures import figures
+
+    interrupted = record["outcome"] == "interrupted"
+    values = {} if interrupted else figures(directory)
+    judged = []
+    for expectation in () if interrupted else trial.expect:
+        wrong = judge(expectation, {**trial.params, **values})
+        judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
+    record["expect"] = judged
+    _write_json(directory / "trial.json", record)
+    return Outcome(
+        trial.name,
+        record["outcome"],
+        record["detail"],
+        values,
+        tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
+        any("outcome" in Expression.parse(e.text).names for e in trial.expect),
+    )
+
+
+def _write_json(path: Path, value: Any) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(value, indent=1) + "\n")
+    part.replace(path)

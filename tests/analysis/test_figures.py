@@ -1,0 +1,143 @@
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.analysis.figures import figures, percentile
+from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
+from tests.analysis.making import MS, NODES, Job, Made, plain, trial_json, write_trial
+
+S = 1000  # milliseconds
+
+
+def of(directory: Path, *jobs: Job, **also: Any) -> dict[str, Any]:
+    return figures(write_trial(directory, Made(jobs, **also)))
+
+
+def test_total_runs_from_the_first_submission_to_the_last_completion(tmp_path: Path) -> None:
+    row = of(tmp_path, plain(500), plain(1500), end_ms=60 * S)
+    assert row["total_s"] == pytest.approx(1.0 + 12.03)
+    assert row["rate_per_s"] == pytest.approx(2 / 13.03)
+    assert row["creation_per_s"] == row["dispatch_per_s"] == pytest.approx(1.0)
+
+
+def test_a_trial_in_which_not_everything_completed_has_no_total_and_no_rate(tmp_path: Path) -> None:
+    stuck = Job({"submitted": 5, "created": 6}, [], size=1)
+    row = of(tmp_path, plain(), stuck, outcome="clogged")
+    assert (row["total_s"], row["rate_per_s"]) == (None, None)
+    assert (row["completed"], row["pending"], row["submitted"]) == (1, 1, 2)
+    assert row["p50_s"] == row["p99_s"] == pytest.approx(12.03)
+
+
+def test_a_trial_stopped_before_all_was_submitted_has_no_total(tmp_path: Path) -> None:
+    phases = {"short": {"pods": [1], "requests": {}, "gang": False, "duration_ns": 1, "count": 3}}
+    row = of(tmp_path, plain(), plain(), also={"phases": phases})
+    assert (row["workloads"], row["submitted"], row["total_s"]) == (3, 2, None)
+    assert of(tmp_path / "b", plain(), outcome="interrupted")["total_s"] is None
+
+
+def test_a_trial_whose_outcome_is_not_completed_has_no_total_even_if_all_workloads_completed(tmp_path: Path) -> None:
+    assert of(tmp_path, plain(), outcome="failed")["total_s"] is None
+
+
+def test_with_a_queue_dispatch_is_admission_and_without_one_the_creation_of_pods(tmp_path: Path) -> None:
+    queued = (*PLAIN[:2], QUEUED, ADMITTED, *PLAIN[2:])
+    jobs = [plain(0), plain(10), plain(20)]
+    for number, job in enumerate(jobs):
+        job.at = {**job.at, "queued": 15 + 10 * number, "admitted": 20 + 2 * S * number}
+    assert of(tmp_path, *jobs, stages=queued)["dispatch_per_s"] == pytest.approx(0.5)
+    assert of(tmp_path / "b", plain(0), plain(100), plain(200))["dispatch_per_s"] == pytest.approx(10)
+
+
+def test_a_rate_of_one_workload_or_of_one_moment_is_empty(tmp_path: Path) -> None:
+    assert of(tmp_path, plain())["dispatch_per_s"] is None
+    assert of(tmp_path / "b", plain(), plain())["creation_per_s"] is None
+
+
+def test_an_early_word_wins_where_a_workload_both_completed_and_was_deleted(tmp_path: Path) -> None:
+    both, deleted, failed = plain(), plain(), plain()
+    both.at = {**both.at, "deleted": 20 * S}
+    deleted.at = {"submitted": 0, "created": 1, "deleted": 5}
+    failed.at = {"submitted": 0, "created": 1, "failed": 4, "deleted": 5}
+    row = of(tmp_path, both, deleted, failed)
+    assert [row[name] for name in ("completed", "failed", "deleted", "pending")] == [1, 1, 1, 0]
+
+
+def test_percentiles_are_turnarounds_that_some_workload_had() -> None:
+    hundred = pl.Series([n * 1000 * MS for n in range(1, 101)])
+    assert [percentile(hundred, p) for p in (50, 95, 99, 100)] == [50, 95, 99, 100]
+    assert percentile(hundred[:3], 50) == 2
+    assert percentile(hundred[:3], 99) == 3
+    assert percentile(hundred[:0], 50) is None
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1), st.integers(1, 100))
+def test_at_least_the_percentage_of_workloads_is_not_above_the_percentile(took: list[int], percent: int) -> None:
+    value = percentile(pl.Series(sorted(took)), percent)
+    assert value is not None
+    at_most = sum(t / 1e9 <= value for t in took)
+    below = sum(t / 1e9 < value for t in took)
+    assert at_most * 100 >= percent * len(took) > below * 100 or len(set(took)) < len(took)
+
+
+def test_cpu_is_used_while_containers_run_and_capacity_counts_while_nodes_are_there(tmp_path: Path) -> None:
+    job = Job({"submitted": 0, "completed": 20 * S}, [{"scheduled": 0, "running": 5 * S, "finished": 15 * S}])
+    four = [{"group": "a", "count": 1, "capacity": {"cpu": 4000}, "from_ns": 0, "until_ns": None}]
+    late = [{"group": "b", "count": 2, "capacity": {"cpu": 2000}, "from_ns": 10 * S * MS, "until_ns": 15 * S * MS}]
+    ran = {"requests": {"cpu": 2000}}
+    assert of(tmp_path, job, nodes=four, **ran)["cpu_util"] == pytest.approx(2 * 10 / (4 * 20))
+    assert of(tmp_path / "b", job, nodes=[*four, *late], **ran)["cpu_util"] == pytest.approx(20 / (80 + 20))
+    assert of(tmp_path / "c", job, nodes=[*four, *late])["nodes"] == 3
+    assert of(tmp_path / "d", job, nodes=[])["cpu_util"] is None
+
+
+def test_what_still_runs_counts_until_the_end_what_was_deleted_or_lost_until_then(tmp_path: Path) -> None:
+    node = [{"group": "a", "count": 1, "capacity": {"cpu": 2000}, "from_ns": 0, "until_ns": None}]
+    runs = Job({"submitted": 0}, [{"scheduled": 0, "running": 0}])
+    deleted = Job({"submitted": 0, "deleted": 4 * S}, [{"scheduled": 0, "running": 0}])
+    lost = Job({"submitted": 0}, [{"scheduled": 0, "running": 0, "lost": 3 * S}])
+    row = of(tmp_path, runs, deleted, lost, nodes=node, outcome="timeout", end_ms=10 * S)
+    assert row["cpu_util"] == pytest.approx((10 + 4 + 3) / 20)
+
+
+def test_gpus_of_any_make_count_and_without_gpus_the_figure_is_empty(tmp_path: Path) -> None:
+    job = Job({"submitted": 0, "completed": 10 * S}, [{"scheduled": 0, "running": 0, "finished": 5 * S}])
+    capacity = {"cpu": 1000, "nvidia.com/gpu": 2, "amd.com/gpu": 2}
+    nodes = [{"group": "a", "count": 1, "capacity": capacity, "from_ns": 0, "until_ns": None}]
+    row = of(tmp_path, job, nodes=nodes, requests={"nvidia.com/gpu": 1})
+    assert row["gpu_util"] == pytest.approx(5 / 40)
+    assert row["cpu_util"] == 0
+    assert of(tmp_path / "b", job, nodes=NODES)["gpu_util"] is None
+
+
+def test_a_half_placed_gang_holds_for_nothing_until_it_runs_or_the_trial_ends(tmp_path: Path) -> None:
+    never = Job({"submitted": 0}, [{"scheduled": 2 * S, "running": 3 * S}], size=2)
+    late = Job({"submitted": 0, "completed": 30 * S}, [
+        {"scheduled": 1 * S, "running": 2 * S, "finished": 20 * S},
+        {"scheduled": 5 * S, "running": 6 * S, "finished": 20 * S},
+    ])  # fmt: skip
+    request = {"cpu": 2000, "nvidia.com/gpu": 3}
+    row = of(tmp_path, never, late, gang=True, requests=request, outcome="clogged", end_ms=40 * S)
+    assert row["held_idle_s"] == pytest.approx(2 * (38 + 5 + 1))
+    assert row["held_idle_gpu_s"] == pytest.approx(3 * (38 + 5 + 1))
+    alone = of(tmp_path / "b", never, late, gang=False, requests=request, outcome="clogged", end_ms=40 * S)
+    assert alone["held_idle_s"] == 0
+
+
+def test_a_parameter_named_like_a_figure_does_not_hide_it(tmp_path: Path) -> None:
+    row = of(tmp_path, plain(pods=2), params={"pods": 7, "jobs": 1})
+    assert (row["pods"], row["param_pods"], row["jobs"]) == (2, 7, 1)
+
+
+def test_validity_passes_through(tmp_path: Path) -> None:
+    assert of(tmp_path, plain())["valid"] is True
+    assert of(tmp_path / "b", plain(), also={"validity": {"valid": False, "reasons": ["late"]}})["valid"] is False
+
+
+def test_figures_can_be_asked_for_before_trial_json_is_finished(tmp_path: Path) -> None:
+    trial = write_trial(tmp_path, Made([plain()], outcome="running"))
+    assert figures(trial)["total_s"] is None
+    assert figures(trial, trial_json(Made([plain()])))["total_s"] == pytest.approx(12.03)

@@ -1,0 +1,93 @@
+"""Ctrl-C: a run ends at once with what was observed so far, marked as such."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import COMMAND
+
+SCENARIO = """
+name: large
+nodes: [{name: n, count: 200, capacity: {cpu: 64, memory: 256Gi, pods: 500}, pods: {start: 1s}}]
+stacks: [default%s]
+settings: {qps: unlimited}
+steps:
+  - submit: {name: load, count: 90000, duration: 30s, requests: {cpu: 10m}}
+  - wait: {for: completed, timeout: 24h}
+"""
+
+
+def _begin(folder: Path, more: str = "") -> subprocess.Popen[str]:
+    """A large simulation, once it is well under way."""
+    (folder / "large.yaml").write_text(SCENARIO % more)
+    process = subprocess.Popen(
+        [*COMMAND, "run", "large.yaml", "-o", "out"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        segments = list(folder.glob("out/trials/*/observed-*.seg"))
+        if segments and any(segment.stat().st_size > 3_000_000 for segment in segments):
+            return process
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(f"the simulation did not get under way: {process.communicate()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path, number: int) -> None:
+    process = _begin(tmp_path)
+    began = time.monotonic()
+    os.kill(process.pid, number)
+    output, words = process.communicate(timeout=30)
+    took = time.monotonic() - began
+    assert process.returncode == 130, words
+    assert "Traceback" not in words
+    assert "interrupted" in words
+    trial = json.loads(next(tmp_path.glob("out/trials/*/trial.json")).read_text())
+    assert trial["outcome"] == "interrupted"
+    row = pl.read_csv(tmp_path / "out" / "summary.csv").row(0, named=True)
+    assert row["outcome"] == "interrupted"
+    assert row["total_s"] is None
+    times = pl.read_csv(tmp_path / "out" / "times.csv")
+    assert 0 < row["submitted"] == times.height
+    assert "out/times.csv" in output
+    assert took < 2.0, "a second where nothing else runs (benchmarks/interrupting.py), and this machine may be busy"
+
+
+@pytest.mark.slow
+def test_an_interrupted_pool_stops_all_its_workers(tmp_path: Path) -> None:
+    process = _begin(tmp_path, ", mcad")
+    os.kill(process.pid, signal.SIGINT)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 130, words
+    assert "Traceback" not in words
+    outcomes = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("out/trials/*/trial.json")]
+    assert outcomes
+    assert set(outcomes) == {"interrupted"}
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False).stdout
+    assert not left
+
+
+def test_a_killed_run_is_reported_as_cut_off(tmp_path: Path) -> None:
+    process = _begin(tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-m", "seatrial", "report", "out"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cut off" in done.stdout + done.stderr
+    assert pl.read_csv(tmp_path / "out" / "times.csv").height > 1000

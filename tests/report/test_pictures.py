@@ -1,0 +1,106 @@
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.analysis.directory import read_study
+from seatrial.model.errors import UsageProblem
+from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
+from seatrial.report.pictures import write_pictures
+from seatrial.report.step_times import step_times
+from seatrial.report.writing import write_report
+from tests.analysis.making import Job, Made, plain, write_many, write_study
+
+
+def two_set_ups(out: Path, name: str = "queue", **also: object) -> Path:
+    queued = []
+    for n in range(4):
+        job = plain(n * 100)
+        job.at = {**job.at, "queued": n * 100 + 12, "admitted": n * 100 + 15}
+        queued.append(job)
+    stages = (*PLAIN[:2], QUEUED, ADMITTED, *PLAIN[2:])
+    return write_study(out, [
+        Made([plain(n * 100) for n in range(4)], params={"jobs": 4}),
+        Made(queued, setup=name, stack="kueue", number=2, stages=stages, params={"jobs": 4}, also=also),
+    ])  # fmt: skip
+
+
+def test_a_study_gets_its_tables_and_pictures(tmp_path: Path) -> None:
+    written = write_report(two_set_ups(tmp_path))
+    assert [path.name for path in written] == ["times.csv", "pods.csv", "summary.csv", "general.png", "detailed.png"]
+    assert all(path.stat().st_size > 100 for path in written)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "kind", ["png", pytest.param("svg", marks=pytest.mark.slow), pytest.param("pdf", marks=pytest.mark.slow)]
+)
+def test_the_same_study_gives_the_same_pictures_to_the_byte(tmp_path: Path, kind: str) -> None:
+    first = [path.read_bytes() for path in write_pictures(two_set_ups(tmp_path / "a"), kind)]
+    again = [path.read_bytes() for path in write_pictures(two_set_ups(tmp_path / "b"), kind)]
+    assert first == again
+    assert len(first) == 2
+
+
+def test_general_measures_from_the_last_general_step_and_detailed_has_them_all(tmp_path: Path) -> None:
+    times = step_times(read_study(two_set_ups(tmp_path)))
+    general = {step.stage: step for step in times["general"].steps}
+    detailed = {step.stage: step for step in times["detailed"].steps}
+    assert "queued" not in general
+    assert general["admitted"].since == ["created"]
+    assert detailed["admitted"].since == ["queued"]
+    assert general["admitted"].points["queue"].joined()[1] == pytest.approx([0.005] * 4)
+    assert detailed["pods_created"].since == ["created", "admitted"]
+    assert list(detailed)[-1] == "in all"
+
+
+def test_a_trial_that_is_not_to_be_trusted_is_not_in_the_pictures(tmp_path: Path) -> None:
+    late = {"valid": False, "reasons": ["late"]}
+    times = step_times(read_study(two_set_ups(tmp_path, validity=late)))
+    assert times["general"].setups == ["kwok"]
+    assert times["general"].left_out == 1
+
+
+def test_total_time_is_drawn_over_the_one_number_that_varies(tmp_path: Path) -> None:
+    over_jobs = [Made([plain()] * jobs, number=jobs, params={"jobs": jobs}) for jobs in (1, 10, 500)]
+    assert "totals.png" in [path.name for path in write_pictures(write_study(tmp_path / "a", over_jobs))]
+    over_words = [Made([plain()], number=n, params={"order": word}) for n, word in enumerate(("given", "shuffled"))]
+    assert "totals.png" not in [path.name for path in write_pictures(write_study(tmp_path / "b", over_words))]
+
+
+def test_names_cannot_break_a_picture(tmp_path: Path) -> None:
+    long = "$x^{2}$ <script> 世界 " + "n" * 250
+    trials = [Made([plain()], setup=name, number=n) for n, name in enumerate((long, "_hidden"))]
+    assert len(write_pictures(write_study(tmp_path, trials))) == 2
+
+
+def test_workloads_that_never_got_anywhere_leave_their_steps_out(tmp_path: Path) -> None:
+    stuck = Job({"submitted": 0, "created": 7, "failed": 9}, [], size=1)
+    out = write_study(tmp_path, [Made([stuck], outcome="failed")])
+    steps = step_times(read_study(out))["detailed"].steps
+    assert [step.stage for step in steps] == ["created", "failed"]
+    assert steps[1].since == ["the last stage reached"]
+    assert len(write_pictures(out)) == 2
+
+
+def test_a_study_in_which_nothing_ran_has_no_pictures_and_is_no_error(tmp_path: Path) -> None:
+    assert [path.name for path in write_report(write_study(tmp_path, [], planned=["001-x-r0"]))] == [
+        "times.csv", "pods.csv", "summary.csv",
+    ]  # fmt: skip
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        write_pictures(two_set_ups(tmp_path), "gif")
+    assert "png, svg, pdf" in refused.value.remedy
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_workloads_are_drawn_in_ten_seconds(tmp_path: Path) -> None:
+    trial = write_many(tmp_path / "made", 100_000, 1)
+    out = write_study(tmp_path / "study", [], planned=["001-kwok-r0"])
+    (out / "trials").mkdir()
+    trial.rename(out / "trials" / "001-kwok-r0")
+    began = time.perf_counter()
+    write_pictures(out)
+    assert time.perf_counter() - began < 10

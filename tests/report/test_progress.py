@@ -1,0 +1,80 @@
+from io import StringIO
+
+from rich.console import Console
+
+from seatrial.report.progress import Progress
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def log(trials: int) -> tuple[Progress, StringIO, Watch]:
+    file, watch = StringIO(), Watch()
+    return Progress(trials, Console(file=file, force_terminal=False), watch), file, watch
+
+
+def test_a_log_gets_one_plain_line_per_finished_trial() -> None:
+    progress, file, _ = log(12)
+    with progress:
+        progress.started("001-kwok-r0")
+        figures = {"submitted": 10, "workloads": 10, "completed": 10, "total_s": 23.04, "valid": True}
+        progress.ended("001-kwok-r0", "completed", figures)
+        progress.started("002-kwok-r1")
+        progress.ended("002-kwok-r1", "clogged", {**figures, "completed": 4, "total_s": None, "valid": False})
+    assert file.getvalue().splitlines() == [
+        "[ 1/12] 001-kwok-r0: completed, 10 of 10 workloads completed, total 23.0 s",
+        "[ 2/12] 002-kwok-r1: clogged, 4 of 10 workloads completed, not to be trusted",
+    ]
+
+
+def test_a_log_hears_of_a_long_trial_after_two_seconds_and_then_every_five() -> None:
+    progress, file, watch = log(1)
+    with progress:
+        progress.started("001-kwok-r0")
+        for tick in range(130):
+            watch.now = tick / 10
+            progress.update("001-kwok-r0", submitted=tick, completed=tick, of=200, virtual_s=float(tick))
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[0] == "0 of 1 trials done after 2 s; 001-kwok-r0 20 of 200 completed at 20 s"
+
+
+def test_a_short_run_says_nothing_but_its_result() -> None:
+    progress, file, watch = log(1)
+    with progress:
+        progress.started("001-kwok-r0")
+        watch.now = 1.9
+        progress.update("001-kwok-r0", 1, 0, 1, 3.0)
+        progress.ended("001-kwok-r0", "completed")
+    assert file.getvalue().splitlines() == ["[1/1] 001-kwok-r0: completed"]
+
+
+def test_on_a_terminal_the_rows_are_live_and_only_what_went_wrong_stays() -> None:
+    file = StringIO()
+    console = Console(file=file, force_terminal=True, width=80, color_system=None, _environ={"TERM": "xterm"})
+    with Progress(3, console) as progress:
+        for number in range(9):
+            progress.started(f"trial-{number}")
+        progress.update("trial-1", 50, 40, 100, 12.0)
+        view = Console(width=80, file=StringIO())
+        view.print(progress._view())
+        progress.ended("trial-1", "completed", {"submitted": 100, "completed": 100, "valid": True})
+        progress.ended("trial-2", "timeout", {"submitted": 100, "completed": 7, "valid": True})
+    shown = view.file.getvalue()  # type: ignore[attr-defined]
+    assert "40 of 100, at 12 s" in shown
+    assert "and 3 more" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "trial-2: timeout, 7 of 100 workloads completed" in file.getvalue()
+    assert "trial-1: completed" not in file.getvalue()
+
+
+def test_a_finding_is_a_line_of_its_own() -> None:
+    progress, file, _ = log(1)
+    with progress:
+        progress.say("pods of 'big' fit no node: fake: too little cpu")
+    assert file.getvalue() == "pods of 'big' fit no node: fake: too little cpu\n"

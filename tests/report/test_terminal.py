@@ -1,0 +1,112 @@
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from seatrial.report.terminal import decimals_for, summary_table
+from tests.analysis.making import Job, Made, plain, write_study
+
+
+def study(out: Path, clogged: bool = False) -> Path:
+    trials = [
+        Made([plain(n * 100) for n in range(jobs)], setup=setup, repeat=repeat, number=number, params={"jobs": jobs})
+        for number, (setup, jobs, repeat) in enumerate(
+            (setup, jobs, repeat) for setup in ("kind", "kwok", "kwok+mcad") for jobs in (1, 100) for repeat in range(3)
+        )
+    ]
+    if clogged:
+        stuck = Job({"submitted": 0, "created": 1}, [], size=1)
+        last = trials[-1]
+        last.jobs, last.outcome = [plain(), stuck], "clogged"
+        last.also = {"detail": "two gangs wait for each other"}
+    return write_study(out, trials)
+
+
+def printed(out: Path, width: int = 80, terminal: bool = False, encoding: str = "utf-8") -> str:
+    class File(StringIO):
+        @property
+        def encoding(self) -> str:  # type: ignore[override]
+            return encoding
+
+    file = File()
+    summary_table(out, Console(file=file, width=width, force_terminal=terminal, legacy_windows=False))
+    return file.getvalue()
+
+
+def test_a_pipe_gets_one_plain_line_per_row_with_all_columns(tmp_path: Path) -> None:
+    text = printed(study(tmp_path))
+    assert "\x1b" not in text
+    rows = [line for line in text.splitlines() if line.startswith("2026-07-25")]
+    assert len(rows) == 6
+    assert rows[5].split() == [
+        "2026-07-25", "kwok+mcad", "100", "100", "21.9", "±", "0.0", "3", "of", "3",
+        "10.0", "10.0", "12.0", "12.0", "12.0",
+    ]  # fmt: skip
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_a_terminal_of_80_columns_shows_every_column_uncut_with_the_date_above(tmp_path: Path) -> None:
+    text = printed(study(tmp_path), terminal=True)
+    plain_text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = plain_text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "2026-07-25" in lines[0]
+    assert "…" not in plain_text
+    assert sum("kwok+mcad" in line and "3 of 3" in line for line in lines) == 2
+
+
+def test_no_color_means_no_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = printed(study(tmp_path, clogged=True), terminal=True)
+    assert "\x1b[33m" not in text
+    assert "\x1b[31m" not in text
+
+
+def test_a_set_up_that_clogged_once_does_not_look_fast_and_says_why(tmp_path: Path) -> None:
+    text = printed(study(tmp_path, clogged=True))
+    row = next(line for line in text.splitlines() if "2 of 3" in line)
+    assert row.split()[-3:] == ["-", "-", "-"]
+    assert row.split()[4:8] == ["-", "2", "of", "3"]
+    assert "clogged with 1 of 2 workloads completed: two gangs wait for each other" in text
+
+
+def test_a_trial_that_is_not_to_be_trusted_is_marked_with_its_reason(tmp_path: Path) -> None:
+    late = {"validity": {"valid": False, "reasons": ["8 of 10 submissions/s"]}}
+    text = printed(write_study(tmp_path, [Made([plain()]), Made([plain()], repeat=1, also=late)]))
+    assert "! 12.0" in text
+    assert "! 001-kwok-r1 is not to be trusted: 8 of 10 submissions/s" in text
+
+
+def test_what_a_crash_left_out_is_said(tmp_path: Path) -> None:
+    text = printed(write_study(tmp_path, [Made([plain()], outcome="running", sealed=False)], planned=["002-kwok-r1"]))
+    assert "001-kwok-r0 was cut off" in text
+    assert "1 of 2 trials were not run" in text
+    assert "0 of 1" in text
+
+
+def test_a_study_without_a_trial_is_a_sentence(tmp_path: Path) -> None:
+    assert "no trial was begun" in printed(write_study(tmp_path, [], planned=["001-kwok-r0"]))
+
+
+def test_a_console_without_unicode_gets_ascii(tmp_path: Path) -> None:
+    assert printed(study(tmp_path), encoding="ascii").isascii()
+
+
+def test_a_varying_parameter_other_than_the_number_of_jobs_has_its_column(tmp_path: Path) -> None:
+    trials = [Made([plain()], number=n, params={"fair": fair}) for n, fair in enumerate((True, False))]
+    text = printed(write_study(tmp_path, trials))
+    assert "fair" in text
+    assert "false" in text
+
+
+def test_markup_and_control_characters_in_names_stay_text(tmp_path: Path) -> None:
+    text = printed(write_study(tmp_path, [Made([plain()], setup="[red]x[/]\x1b[31m")]))
+    assert "[red]x[/]" in text
+    assert "\x1b" not in text
+
+
+def test_decimals_show_three_digits_of_the_largest() -> None:
+    assert [decimals_for([value]) for value in (1234, 135.2, 9.999, 9.26, 0.83, 0.0)] == [1, 1, 1, 2, 3, 1]
+    assert decimals_for([132.0, 0.05]) == 2

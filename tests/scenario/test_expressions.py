@@ -1,0 +1,141 @@
+"""The expressions of `expect`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.scenario.expressions import FIGURES, Expression, ExpressionProblem
+
+DONE = {
+    "completed": 100,
+    "submitted": 100,
+    "failed": 0,
+    "p99_s": 12.5,
+    "total_s": 60.0,
+    "outcome": "completed",
+    "valid": True,
+}
+CLOGGED = {**DONE, "completed": 7, "p99_s": 12.5, "total_s": None, "outcome": "clogged", "valid": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "done", "clogged"),
+    [
+        ("completed == submitted", True, False),
+        ("p99_s <= 30", True, True),
+        ('outcome == "clogged"', False, True),
+        ("outcome != 'clogged'", True, False),
+        ("total_s <= 1.2 * 60 and failed == 0", True, False),
+        ("total_s > 1 or completed > 5", True, True),
+        ("not total_s > 90", True, False),
+        ("total_s != 5", True, False),
+        ("not (failed == 0 and total_s > 90)", True, False),
+        ("0 < completed <= 100", True, True),
+        ("completed / submitted >= 0.9", True, False),
+        ("-completed < +3 - 1", True, True),
+        ("valid", True, False),
+        ("valid == true and not false", True, False),
+        ("total_s / 0 > 1 or failed == 0", None, True),
+        ("outcome == 5", None, None),
+    ],
+)
+def test_expressions_hold_or_not(text: str, done: bool | None, clogged: bool | None) -> None:
+    for values, expected in ((DONE, done), (CLOGGED, clogged)):
+        if expected is not None:
+            assert Expression.parse(text).evaluate(values) is expected  # type: ignore[arg-type]
+
+
+def test_an_expression_explains_itself_with_the_figures_it_names() -> None:
+    expression = Expression.parse('total_s <= 60 and outcome == "completed" and completed == submitted')
+    assert expression.explain(CLOGGED) == 'total_s is empty, outcome is "clogged", completed is 7, submitted is 100'  # type: ignore[arg-type]
+    assert expression.names == {"total_s", "outcome", "completed", "submitted"}
+
+
+WRONG = {
+    "": ("an empty expectation", "write one like", 1),
+    "p99_s <": ("`p99_s <` is not an expression", "it may have comparisons", 8),
+    "failed = 0": ("`failed = 0` is not an expression", "compare with ==", 8),
+    "p99 < 3": ("unknown name 'p99'", "did you mean 'p99_s'?", 1),
+    "failed == 0 and complted == 3": ("unknown name 'complted'", "did you mean 'completed'?", 17),
+    "outcome == clogged": ("unknown name 'clogged'", 'text stands in quotes: "clogged"', 12),
+    "outcome == 'cloged'": ("no outcome is 'cloged'", "did you mean 'clogged'?", 12),
+    "p99_s(kueue) < 3": ("`p99_s(kueue)` may not stand in an expectation", "it may have", 1),
+    "failed == 0 and x.y > 1": ("`x.y` may not stand", "it may have", 17),
+    "p99_s ** 2 < 9": ("`p99_s ** 2` may not stand", "it may have", 1),
+    "failed in [0]": ("`failed in [0]` may not stand", "compare with == != < <= > >=", 1),
+    "failed is 0": ("`failed is 0` may not stand", "compare with ==", 1),
+    "completed": None,
+    "completed + 1": ("a value where a comparison is wanted", "write one like `p99_s <= 30`", 1),
+    "3": ("a value where a comparison is wanted", "write one like", 1),
+    "lambda: 1": ("`lambda: 1` may not stand", "it may have", 1),
+    "f'{failed!r:\\n}' == 1": ("may not stand", "it may have", 1),
+    "__import__('os').system('x')": ("may not stand", "it may have", 1),
+    "failed == 0j": ("`0j` may not stand", "it may have", 11),
+    "failed == None": ("`None` may not stand", "it may have", 11),
+    "1" * 1001: ("more than 1000 characters", "split it", 1),
+    "not " * 240 + "valid": None,
+    "-" * 990 + "1 < 2": ("", "", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "wrong"), WRONG.items())
+def test_a_wrong_expression_says_where_and_what_to_write(text: str, wrong: tuple[str, str, int] | None) -> None:
+    if wrong is None:
+        Expression.parse(text, FIGURES)
+        return
+    with pytest.raises(ExpressionProblem) as caught:
+        Expression.parse(text, FIGURES)
+    message, remedy, column = wrong
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+    assert caught.value.column == column
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("completed / failed > 1", "division by zero", "guard it"),
+        ("p98_s < 3", "unknown name 'p98_s'", "did you mean 'p99_s'?"),
+        ("outcome < completed", "compares text with a number", "use == or !="),
+        ("outcome + 1 < 3", "cannot calculate with the text 'completed'", "use a number"),
+        ("outcome", 'outcome is the text "completed"', "compare it with =="),
+    ],
+)
+def test_what_cannot_be_evaluated_says_so(text: str, message: str, remedy: str) -> None:
+    with pytest.raises(ExpressionProblem) as caught:
+        Expression.parse(text).evaluate(DONE)  # type: ignore[arg-type]
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+PIECES = [
+    "completed",
+    "total_s",
+    "outcome",
+    "==",
+    "<",
+    "and",
+    "or",
+    "not",
+    "(",
+    ")",
+    "+",
+    "/",
+    "0",
+    "1.5",
+    '"x"',
+    ",",
+    ".",
+]
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map(" ".join))
+def test_any_text_is_an_expression_or_a_problem_and_evaluates_or_is_one(text: str) -> None:
+    try:
+        expression = Expression.parse(text)
+        assert isinstance(expression.evaluate({**CLOGGED, "x": 1.0}), bool)  # type: ignore[dict-item]
+    except ExpressionProblem as problem:
+        assert problem.remedy
+        assert "\n" not in problem.message or "\n" in text
