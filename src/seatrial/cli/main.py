@@ -9,6 +9,7 @@ import typer
 
 from seatrial import __version__
 from seatrial.cli import listing, report, run
+from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ app.command("report")(report.report)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)
+app.add_typer(cluster_app, name="cluster")
 
 
 def main() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from pathlib import Path
 
 import typer
 
 from seatrial.model.errors import UsageProblem
+from seatrial.model.plan import Target
 
 CLUSTERS = ("sim", "local", "kubeconfig")
 
@@ -31,6 +33,12 @@ def run(
     jobs: int | None = typer.Option(
         None, "-j", "--jobs", metavar="N", min=1, help="Trials side by side [default: by size, up to all cores]."
     ),
+    cluster: str = typer.Option(
+        "", "--cluster", metavar="NAME", help="With --on local: a kept cluster, not a fresh one."
+    ),
+    binaries: Path | None = typer.Option(
+        None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
+    ),
 ) -> None:
     """Run a scenario and write a study: tables, pictures and everything observed.
 
@@ -50,16 +58,22 @@ def run(
     source = read(scenario)
     known = {name: stacks.find(name).settings for name in stacks.names()}
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
-    trials = check(
+    checked = check(
         expand(
             source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
         )
     )
+    place = Target(cluster, str(binaries.absolute()) if binaries else "")
     asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
+    trials = [dataclasses.replace(trial, target=place) for trial in checked.trials]
     words = Console(stderr=True, highlight=False)
+    for line in checked.skipped:
+        words.print(line, soft_wrap=True, markup=False)
     for finding in dict.fromkeys(finding for trial in trials for finding in check_never_fits(trial)):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
+    if on == "local":
+        _prepare(place)
     interruption.listen()
     with Progress(len(trials), words) as progress:
         result = run_study(
@@ -77,6 +91,17 @@ def run(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
         )
     raise typer.Exit(result.exit_status)
+
+
+def _prepare(place: Target) -> None:
+    """What takes minutes the first time is done before the first trial, with a progress of its own."""
+    from seatrial.clusters.local import kept, programs
+    from seatrial.clusters.local.binaries import ensure_binaries
+
+    if place.cluster:
+        kept.find(place.cluster)
+    else:
+        ensure_binaries(programs.CONTROL_PLANE, Path(place.binaries) if place.binaries else None)
 
 
 def _default_out(name: str) -> Path:

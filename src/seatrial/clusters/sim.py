@@ -100,5 +100,15 @@ class SimCluster:
     def node_spans(self) -> list[dict[str, Any]]:
         return [span for span in self._spans if span["count"]]
 
+    async def broken(self) -> str:
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    def validity(self) -> dict[str, Any]:
+        return {"reasons": []}
+
+    def sources(self) -> list[dict[str, Any]]:
+        return [{"name": "model", "error_ns": 0}]
+
     async def down(self) -> None:
         return None

@@ -28,14 +28,13 @@ class Tally:
     took_ns: int
 
 
-class Waits(Protocol):
-    """The part of a ledger that the choreography needs."""
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object to create. `resource` says where (kube.resources.Resource); the namespace is the cluster's affair."""
 
-    number: dict[str, int]
-    counts: list[int]
-    workload_phase: list[int]
-
-    def phase(self, name: str) -> int: ...
+    resource: Any
+    name: str
+    body: Mapping[str, Any]
 
 
 class Stack(Protocol):
@@ -51,6 +50,15 @@ class Stack(Protocol):
 
     def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
         """Puts its parts into the simulator; what is returned takes each workload the server has just created."""
+
+    def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:
+        """The control plane of `local` (clusters.local.description.ControlPlane) with this stack in it."""
+
+    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
+        """What a workload becomes on a real cluster; everything carries the labels."""
+
+    def watches(self) -> Sequence[Any]:
+        """What is to be watched there (observe.observer.Watch)."""
 
 
 class Cluster(Protocol):
@@ -74,5 +82,14 @@ class Cluster(Protocol):
 
     def node_spans(self) -> list[dict[str, Any]]:
         """Which nodes were there from when to when, for trial.json."""
+
+    async def broken(self) -> str:
+        """Returns only if the cluster cannot go on, with the reason."""
+
+    def validity(self) -> dict[str, Any]:
+        """What it measured of itself, with `reasons` against trusting the figures."""
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Where its times come from, and their errors."""
 
     async def down(self) -> None: ...

@@ -184,6 +184,16 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a set-up names for one component of the control plane, instead of what is built and configured by default."""
+
+    binary: str = ""  # a program of the user's
+    version: str = ""  # of the component's Go module, built like ours
+    config: str = ""  # a configuration file of the user's
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What a scenario compares. `settings` is component → setting → value, all defaults filled in by `settings.resolve`."""
 
@@ -192,6 +202,17 @@ class Setup:
     nodes: tuple[NodeGroup, ...]
     client: Client = Client()
     settings: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    components: Mapping[str, Part] = field(default_factory=dict)  # real control planes only
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where exactly, as the command line says it; empty: what the kind of cluster does by itself. Never a secret."""
+
+    cluster: str = ""  # a kept local one (`seatrial cluster up NAME`)
+    binaries: str = ""  # a folder with ready-made programs
+    context: str = ""  # of the kubeconfig
+    kubeconfig: str = ""  # a file instead of the usual ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +229,7 @@ class Trial:
     steps: tuple[Step, ...]
     expect: tuple[Expectation, ...] = ()
     varies: tuple[str, ...] = ()  # the params with more than one value in this study
+    target: Target = Target()
 
     @property
     def name(self) -> str:

@@ -80,6 +80,10 @@ class Ledger:
         if not left[workload]:
             self._reached(at, workload, stage)
 
+    def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
+        """Another source's time for something reached before: recorded, not counted again."""
+        self._records += RECORD.pack(at, thing, stage, source, node, 0)
+
     def lose_pod(self, at: int, pod: int, reached: Iterable[int]) -> None:
         """A pod is gone before it finished: the stages it had reached are to be reached again, by another."""
         self._records += RECORD.pack(at, pod, self.number[LOST.name], 0, -1, 0)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
-from seatrial.model.plan import Client, Expectation, NodeGroup, Scalar, Setup, Step, Trial
+from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
 from seatrial.scenario.building import StepBuilder, expectations, node_group
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
-from seatrial.scenario.schema import ClientPart, ScenarioPart, SettingsPart
+from seatrial.scenario.schema import ClientPart, ComponentPart, ScenarioPart, SettingsPart
 from seatrial.scenario.settings import Stacks
 
 MOST_TRIALS = 10_000
@@ -159,8 +160,15 @@ class _Planning:
         part = self.part
         if part.setups is not None:
             return [
-                self.setup(
-                    name, one.stack, self.entry(one.nodes, ("setups", name)), one.client or part.client, one.settings
+                dataclasses.replace(
+                    self.setup(
+                        name,
+                        one.stack,
+                        self.entry(one.nodes, ("setups", name)),
+                        one.client or part.client,
+                        one.settings,
+                    ),
+                    components={component: self.part_of(own) for component, own in one.components.items()},
                 )
                 for name, one in part.setups.items()
             ]
@@ -172,6 +180,12 @@ class _Planning:
     ) -> Setup:
         resolved = settings.resolved(self.stacks[stack], self.part.settings, own)
         return Setup(name, stack, self.nodes[entry], Client(client.rate if client else None), resolved)
+
+    def part_of(self, own: ComponentPart) -> Part:
+        """Files are named from where the scenario stands."""
+        folder = pathlib.Path(self.source.file).parent
+        binary, config = (str(folder / given) if given else "" for given in (own.binary, own.config))
+        return Part(binary, own.version or "", config, tuple(own.args))
 
     def entry(self, named: str | None, path: Path) -> str:
         """The entry of `nodes` that a set-up stands on; only one that is alone need not be named."""

@@ -135,6 +135,21 @@ class SettingsPart(Part):
     )
 
 
+class ComponentPart(Part):
+    """A part of the control plane that a set-up brings itself."""
+
+    binary: Text | None = Field(None, description="A program of your own instead of the one that is built.")
+    version: Text | None = Field(None, description="Another version of it, built like the default one (`v1.36.2`).")
+    config: Text | None = Field(None, description="A configuration file of your own.")
+    args: list[Text] = Field([], description="Flags that win over all others, like `--v=4`.")
+
+    @model_validator(mode="after")
+    def _one_program(self) -> ComponentPart:
+        if self.binary and self.version:
+            raise notation.wrong("`binary` and `version` both say which program it is", "keep one of them")
+        return self
+
+
 class SetupPart(Part):
     """One of the things that a scenario compares."""
 
@@ -144,6 +159,9 @@ class SetupPart(Part):
     )
     client: ClientPart | None = Field(None, description="The submitting client, instead of the scenario's.")
     settings: SettingsPart | None = Field(None, description="Settings that win over the scenario's.")
+    components: dict[str, ComponentPart] = Field(
+        {}, description="What this set-up brings itself of a real control plane, by component."
+    )
 
 
 class SubmitPart(Part):

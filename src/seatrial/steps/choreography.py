@@ -41,16 +41,23 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge) -> Ending:
     ending = Ending()
     try:
         await cluster.up()
-        for number, step in enumerate(trial.steps):
-            async with asyncio.TaskGroup() as phases:
-                for phase in step:
-                    phases.create_task(_run_phase(cluster, trial, number, phase, judge, ending.tallies))
+        async with asyncio.TaskGroup() as beside:
+            watchman = beside.create_task(_watch_over(cluster))
+            for number, step in enumerate(trial.steps):
+                async with asyncio.TaskGroup() as phases:
+                    for phase in step:
+                        phases.create_task(_run_phase(cluster, trial, number, phase, judge, ending.tallies))
+            watchman.cancel()
     except* _Ended as ended:
         first = next(error for error in _flat(ended) if isinstance(error, _Ended))
         ending.outcome, ending.detail = first.outcome, first.detail
     except* asyncio.CancelledError:
         ending.outcome, ending.detail = "interrupted", "interrupted by the user"
     return ending
+
+
+async def _watch_over(cluster: Cluster) -> None:
+    raise _Ended("failed", await cluster.broken())
 
 
 def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from seatrial import stacks
 from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, Wait
 from seatrial.study import directory
 from seatrial.study.executing import Listener, run_all, usable_cores
@@ -46,23 +47,48 @@ class StudyResult:
         return 1 if self.wrong() else 0
 
 
-def check(trials: Sequence[Trial]) -> list[Trial]:
-    """Refuses trials whose stack lacks what they need, before anything is made."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The trials that can run, and a line for every set-up that cannot."""
+
+    trials: list[Trial]
+    skipped: list[str]
+
+
+def check(trials: Sequence[Trial]) -> Checked:
+    """Refuses what is wrong, leaves out what cannot run on the chosen cluster; before anything is made."""
+    runnable: list[Trial] = []
+    skipped: dict[str, None] = {}
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
-        names = [stage.name for stage in stack.stages]
-        for step in trial.steps:
-            for phase in step:
-                if isinstance(phase, Wait) and phase.stage not in names:
-                    raise UsageProblem(
-                        f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
-                        f"'{stack.name}' does not have",
-                        f"it has {', '.join(names)}",
-                    )
-        refusal = stack.refuses(trial)
-        if refusal:
-            raise UsageProblem(f"set-up '{trial.setup.name}': {refusal}")
-    return list(trials)
+        _refuse_unknown_stages(trial, stack)
+        why = stack.refuses(trial) or _lacks_kubelets(trial)
+        if why:
+            skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
+        else:
+            runnable.append(trial)
+    if not runnable:
+        raise SetupProblem(
+            "\n".join(skipped), "choose other set-ups (--setup), another stack or another cluster (--on)"
+        )
+    return Checked(runnable, list(skipped))
+
+
+def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
+    names = [stage.name for stage in stack.stages]
+    for phase in (phase for step in trial.steps for phase in step):
+        if isinstance(phase, Wait) and phase.stage not in names:
+            raise UsageProblem(
+                f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
+                f"'{stack.name}' does not have",
+                f"it has {', '.join(names)}",
+            )
+
+
+def _lacks_kubelets(trial: Trial) -> str | None:
+    if trial.on != "sim" and any(group.kubelet for group in trial.node_groups()):
+        return f"its nodes have kubelets, and --on {trial.on} has only fake ones so far"
+    return None
 
 
 def run_study(

@@ -52,7 +52,7 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
     _write_json(directory / "trial.json", {**record, "outcome": "running"})
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
-    cluster = cluster_for(trial, stack, ledger, submissions)
+    cluster = cluster_for(trial, stack, ledger, submissions, directory)
     ending = _run(cluster, trial, ledger, told)
     submissions.close()
     ledger.close()
@@ -63,7 +63,8 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
         "detail": ending.detail,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
-        "validity": _validity(ending),
+        "sources": cluster.sources(),
+        "validity": _validity(ending, cluster),
         "run": {
             "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
             "wall_s": round(time.time() - started, 3),
@@ -73,12 +74,20 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
     return _judged(trial, directory, record)
 
 
-def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> Cluster:
+def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> Cluster:
     if trial.on == "sim":
         from seatrial.clusters.sim import SimCluster
 
         return SimCluster(trial, stack, ledger, submissions)
-    raise SetupProblem(f"--on {trial.on} is not there yet", "run on the simulator: --on sim")
+    if trial.on == "local":
+        from seatrial.clusters.local.cluster import KeptCluster, LocalCluster
+
+        if trial.target.cluster:
+            return KeptCluster(trial, stack, ledger, submissions)
+        return LocalCluster(trial, stack, ledger, submissions, directory)
+    raise SetupProblem(
+        f"--on {trial.on} is not there yet", "run on the simulator (--on sim) or on this machine (--on local)"
+    )
 
 
 def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
@@ -108,7 +117,7 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
             for submit in submits
         },
         "nodes": [],
-        "sources": [{"name": "model", "error_ns": 0}],
+        "sources": [],
         "detail": "",
         "submitted": 0,
         "end_ns": 0,
@@ -164,8 +173,9 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
     return f"`{expectation.text}` does not hold: {expression.explain(figures)}"
 
 
-def _validity(ending: Ending) -> dict[str, Any]:
-    reasons = []
+def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
+    measured = cluster.validity()
+    reasons = list(measured.pop("reasons"))
     rates = []
     for tally in ending.tallies:
         wanted = tally.count / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
@@ -173,7 +183,7 @@ def _validity(ending: Ending) -> dict[str, Any]:
         rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
             reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
-    return {"valid": not reasons, "reasons": reasons, "rates": rates}
+    return {"valid": not reasons, "reasons": reasons, "rates": rates, **measured}
 
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:

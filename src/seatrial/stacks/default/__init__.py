@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seatrial.model.interfaces import Manifest
 from seatrial.model.lifecycle import PLAIN
 from seatrial.model.plan import Scalar, Trial, Workload
 from seatrial.model.settings import Setting
@@ -22,6 +23,20 @@ class Default:
     def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:  # noqa: ARG002
         deliver: Callable[[int, Workload], None] = sim.jobs.add
         return deliver
+
+    def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:  # noqa: ARG002
+        return plane
+
+    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
+        from seatrial.kube.resources import JOBS
+        from seatrial.stacks.jobs import job
+
+        return [Manifest(JOBS, workload.name, job(workload, labels))]
+
+    def watches(self) -> Sequence[Any]:
+        from seatrial.observe.observer import PLAIN_WATCHES
+
+        return PLAIN_WATCHES
 
 
 stack = Default()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seatrial.model.errors import SetupProblem
+from seatrial.model.interfaces import Manifest
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, RELEASED, Stage
 from seatrial.model.plan import Scalar, Trial, Workload
 from seatrial.model.settings import Setting
@@ -14,6 +16,7 @@ HEAD_OF_LINE = Stage("head_of_line", "workload", "it is at the front of the queu
 
 # Built-in group-versions of Kubernetes 1.27 and 1.36 (22 in both), and the two of MCAD's own resources.
 GROUP_VERSIONS = 24
+_ONLY_SIM = ("the stack 'mcad' runs only on the simulator so far", "use --on sim, or --stack default")
 
 
 class Mcad:
@@ -29,8 +32,8 @@ class Mcad:
         Setting("mcad", "group-versions", GROUP_VERSIONS, "group-versions the API server has: one request each per discovery"),
     )  # fmt: skip
 
-    def refuses(self, trial: Trial) -> str | None:  # noqa: ARG002
-        return None
+    def refuses(self, trial: Trial) -> str | None:
+        return None if trial.on == "sim" else "; ".join(_ONLY_SIM)
 
     def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
         from seatrial.stacks.mcad.v132 import Mcad132
@@ -39,6 +42,15 @@ class Mcad:
         own = settings["mcad"]
         made = Mcad132(sim, own) if own["version"] == "1.32" else Mcad140(sim, own)
         return made.created
+
+    def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:  # noqa: ARG002
+        raise SetupProblem(*_ONLY_SIM)
+
+    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:  # noqa: ARG002
+        raise SetupProblem(*_ONLY_SIM)
+
+    def watches(self) -> Sequence[Any]:
+        return ()
 
 
 stack = Mcad()

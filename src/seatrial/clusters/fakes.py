@@ -1,0 +1,181 @@
+"""Fake nodes on a real API server: the Node objects we create, and the stages KWOK plays on them and their pods.
+
+A scenario says what a fake kubelet takes (`create`, `start`); how long a pod runs is the workload's affair and stands in an
+annotation of the pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from seatrial.model.plan import NodeGroup, Span
+from seatrial.model.units import MILLISECOND, format_quantity
+
+DURATION_ANNOTATION = "seatrial.dev/duration"
+GROUP_LABEL = "seatrial.dev/nodes"
+Expression = dict[str, Any]  # one of a stage's matchExpressions
+
+_NODE_INFO = {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "kwok", "kernelVersion": "kwok",
+              "kubeProxyVersion": "kwok", "kubeletVersion": "fake", "machineID": "", "operatingSystem": "linux",
+              "osImage": "", "systemUUID": ""}  # fmt: skip
+
+
+def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> dict[str, Any]:
+    """A node that is Ready from its first moment, as a kubelet registers one that has started before."""
+    name = f"{group.name}-{index}"
+    capacity = {"pods": 110, **group.capacity}
+    amounts = {resource: format_quantity(amount, resource) for resource, amount in capacity.items()}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
+             "lastHeartbeatTime": now, "lastTransitionTime": now}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+                       "type": "kwok", GROUP_LABEL: group.name, **group.labels, **labels},
+            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints]},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "nodeInfo": _NODE_INFO,
+                   "phase": "Running"},
+    }  # fmt: skip
+
+
+def stages(groups: Iterable[NodeGroup]) -> str:
+    """All stages as YAML for KWOK. Groups that take the same time share theirs."""
+    alike: dict[tuple[Span, Span], list[str]] = {}
+    for group in groups:
+        alike.setdefault((group.create, group.start), []).append(group.name)
+    documents: list[dict[str, Any]] = [_node_ready(), _complete(), _delete()]
+    for number, ((create, start), names) in enumerate(alike.items()):
+        only = [] if len(alike) == 1 else [_on_nodes_of(names)]
+        documents += _begin(number, create, start, only)
+    return "\n---\n".join(json.dumps(document, indent=1) for document in documents) + "\n"
+
+
+def _begin(number: int, create: Span, start: Span, only: list[Expression]) -> Iterator[dict[str, Any]]:
+    """Bound → container being created → running; without a `create` delay the middle step is left out, as on `sim`."""
+    waiting: Expression = {"key": '.status.conditions.[] | select( .type == "Initialized" ) | .status'}
+    if create != Span():
+        expressions: list[Expression] = [_pending(), {**waiting, "operator": "NotIn", "values": ["True"]}, *only]
+        yield _stage(f"pod-create-{number}", expressions, _delay(create), {"statusTemplate": _CREATING})
+        expressions = [_pending(), {**waiting, "operator": "In", "values": ["True"]}, *only]
+    else:
+        expressions = [_pending(), *only]
+    yield _stage(f"pod-start-{number}", expressions, _delay(start), {"statusTemplate": _RUNNING})
+
+
+def _node_ready() -> dict[str, Any]:
+    """KWOK manages nodes only if it has a stage for them, and sets Ready again where something took it away."""
+    ready = {
+        "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
+        "operator": "NotIn",
+        "values": ["True"],
+    }
+    spec = {"resourceRef": {"apiGroup": "v1", "kind": "Node"}, "selector": {"matchExpressions": [ready]},
+            "next": {"statusTemplate": _READY}}  # fmt: skip
+    return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "node-ready"}, "spec": spec}
+
+
+def _complete() -> dict[str, Any]:
+    expressions: list[Expression] = [
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": f'.metadata.annotations["{DURATION_ANNOTATION}"]', "operator": "Exists"},
+    ]
+    delay = {"durationMilliseconds": 0,
+             "durationFrom": {"expressionFrom": f'.metadata.annotations["{DURATION_ANNOTATION}"]'}}  # fmt: skip
+    return _stage("pod-complete", expressions, delay, {"statusTemplate": _SUCCEEDED})
+
+
+def _delete() -> dict[str, Any]:
+    gone = [{"key": ".metadata.deletionTimestamp", "operator": "Exists"}]
+    return _stage("pod-delete", gone, None, {"finalizers": {"empty": True}, "delete": True})
+
+
+def _stage(
+    name: str, expressions: list[Expression], delay: dict[str, Any] | None, then: dict[str, Any]
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+        "selector": {"matchExpressions": expressions},
+    }
+    if delay:
+        spec["delay"] = delay
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {**spec, "next": then},
+    }
+
+
+def _pending() -> Expression:
+    return {"key": ".metadata.deletionTimestamp // .status.phase", "operator": "In", "values": ["Pending"]}
+
+
+def _on_nodes_of(groups: list[str]) -> dict[str, Any]:
+    """Nodes are called GROUP-INDEX."""
+    return {"key": '.spec.nodeName | sub("-[0-9]+$"; "")', "operator": "In", "values": groups}
+
+
+def _delay(span: Span) -> dict[str, Any]:
+    delay = {"durationMilliseconds": span.least // MILLISECOND}
+    return {**delay, "jitterDurationMilliseconds": span.most // MILLISECOND} if span.most > span.least else delay
+
+
+_READY = """
+{{ $now := Now }}
+conditions:
+{{ range NodeConditions }}
+- lastHeartbeatTime: {{ $now | Quote }}
+  lastTransitionTime: {{ $now | Quote }}
+  message: {{ .message | Quote }}
+  reason: {{ .reason | Quote }}
+  status: {{ .status | Quote }}
+  type: {{ .type | Quote }}
+{{ end }}
+phase: Running
+"""
+_CREATING = """
+{{ $now := Now }}
+conditions:
+- {lastTransitionTime: {{ $now | Quote }}, status: "True", type: Initialized}
+- {lastTransitionTime: {{ $now | Quote }}, status: "False", type: Ready}
+containerStatuses:
+{{ range .spec.containers }}
+- {image: {{ .image | Quote }}, name: {{ .name | Quote }}, ready: false, restartCount: 0,
+   state: {waiting: {reason: ContainerCreating}}}
+{{ end }}
+phase: Pending
+startTime: {{ $now | Quote }}
+"""
+_RUNNING = """
+{{ $now := Now }}
+conditions:
+{{ range tuple "Initialized" "Ready" "ContainersReady" }}
+- {lastTransitionTime: {{ $now | Quote }}, status: "True", type: {{ . | Quote }}}
+{{ end }}
+containerStatuses:
+{{ range .spec.containers }}
+- {image: {{ .image | Quote }}, name: {{ .name | Quote }}, ready: true, restartCount: 0,
+   state: {running: {startedAt: {{ $now | Quote }}}}}
+{{ end }}
+phase: Running
+startTime: {{ or .status.startTime $now | Quote }}
+"""
+_SUCCEEDED = """
+{{ $now := Now }}
+{{ $root := . }}
+containerStatuses:
+{{ range $index, $item := .spec.containers }}
+{{ $origin := index $root.status.containerStatuses $index }}
+- {image: {{ $item.image | Quote }}, name: {{ $item.name | Quote }}, ready: false, restartCount: 0, started: false,
+   state: {terminated: {exitCode: 0, reason: Completed, finishedAt: {{ $now | Quote }},
+                        startedAt: {{ $origin.state.running.startedAt | Quote }}}}}
+{{ end }}
+phase: Succeeded
+"""

@@ -1,0 +1,160 @@
+"""The programs a cluster runs: ready-made ones if the user has them, else built once from pinned Go modules and
+cached.
+
+A cache entry's name is a hash of everything that decides what comes out: the sums of the module's dependencies, the
+Go version, the platform and the flags. A binary appears under its name only when it is complete, and processes that
+want the same one at the same time build it once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial.clusters.local.description import GoBinary
+from seatrial.clusters.local.golang import Go, find_go
+from seatrial.clusters.local.locking import waiting_lock
+from seatrial.clusters.local.places import cache_root, cannot_write, make_directory
+from seatrial.clusters.local.progress import Progress
+from seatrial.clusters.local.spawning import tied_command
+from seatrial.model.errors import SetupProblem
+
+ASSETS = "KUBEBUILDER_ASSETS"
+_FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+_STRIP = "-s -w"
+_NO_ROOM = "no space left on device"
+
+
+def ensure_binaries(
+    wanted: Sequence[GoBinary], given: Path | None = None, progress: Progress | None = None
+) -> dict[str, Path]:
+    """Name → program for all that are wanted, building what is missing.
+
+    `given` (`--binaries`) must have all of them. The directory in KUBEBUILDER_ASSETS may have some: by convention it
+    has no scheduler and no controller manager.
+    """
+    if given is not None:
+        return _all_in(given.absolute(), wanted)
+    found = _some_in(Path(os.environ[ASSETS]).absolute(), wanted) if os.environ.get(ASSETS) else {}
+    missing = [binary for binary in wanted if binary.name not in found]
+    return {**found, **_built(missing, progress or Progress())} if missing else found
+
+
+def _all_in(directory: Path, wanted: Sequence[GoBinary]) -> dict[str, Path]:
+    found = _some_in(directory, wanted)
+    missing = [binary.name for binary in wanted if binary.name not in found]
+    if missing:
+        raise SetupProblem(
+            f"{directory} has no program called {' or '.join(missing)}",
+            "Put all of them there under these names, or leave --binaries away to have them built.",
+        )
+    return found
+
+
+def _some_in(directory: Path, wanted: Sequence[GoBinary]) -> dict[str, Path]:
+    paths = {binary.name: directory / binary.name for binary in wanted}
+    return {name: path for name, path in paths.items() if path.is_file() and os.access(path, os.X_OK)}
+
+
+def _built(wanted: Sequence[GoBinary], progress: Progress) -> dict[str, Path]:
+    go = find_go(progress)
+    paths: dict[str, Path] = {}
+    for number, binary in enumerate(wanted, 1):
+        paths[binary.name] = path = cache_path(binary, go)
+        if path.exists():
+            continue
+        make_directory(path.parent, "binaries")
+        with waiting_lock(path.parent / "lock", binary.name, progress):
+            if not path.exists():
+                progress.begin(f"building {binary.name} ({number} of {len(wanted)})")
+                _build(binary, go, path, progress)
+                progress.done()
+    return paths
+
+
+def cache_path(binary: GoBinary, go: Go) -> Path:
+    """Where the cache has it, or will."""
+    return cache_root() / "bin" / f"{binary.module.name}-{cache_key(binary, go)}" / binary.name
+
+
+def cache_key(binary: GoBinary, go: Go) -> str:
+    parts = [(binary.module / name).read_bytes() for name in ("go.mod", "go.sum")]
+    parts += [part.encode() for part in (go.version, go.platform, *_FLAGS, _ldflags(binary))]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]
+
+
+def _ldflags(binary: GoBinary) -> str:
+    return " ".join([_STRIP, *(f"-X {variable}={value}" for variable, value in binary.stamps)])
+
+
+def _build(binary: GoBinary, go: Go, path: Path, progress: Progress) -> None:
+    """Into a folder beside it, then renamed: a whole binary or none. The lock is ours, so old folders are stale."""
+    for stale in path.parent.glob("build-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent, ignore_cleanup_errors=True) as folder:
+            result = Path(folder) / binary.name
+            status, output = _run_go(binary, go, result, progress)
+            if status or not result.exists():
+                progress.done("failed")
+                raise _explain(binary, output, status)
+            result.chmod(0o755)
+            result.replace(path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise cannot_write(path, binary.name, error) from error
+        raise
+
+
+def _run_go(binary: GoBinary, go: Go, result: Path, progress: Progress) -> tuple[int, str]:
+    """Its status and the last it said, read through a pipe: a file would be empty when the disk is full."""
+    arguments = ["build", *_FLAGS, "-ldflags", _ldflags(binary), "-o", str(result), binary.package]
+    said: deque[str] = deque(maxlen=200)
+    with subprocess.Popen(
+        tied_command(go.program, *arguments),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=binary.module, env=go.env,
+        text=True, errors="replace",
+    ) as process:  # fmt: skip
+        assert process.stdout
+        reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
+        reader.start()
+        try:
+            while reader.is_alive():
+                reader.join(0.5)
+                progress.step()
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+    return status, "".join(said)
+
+
+def _explain(binary: GoBinary, output: str, status: int) -> SetupProblem:
+    last = "\n".join(output.splitlines()[-15:])
+    if _NO_ROOM in output:
+        return SetupProblem(
+            f"the disk is full: {binary.name} could not be built\n{last}",
+            f"Building takes about 3 GB in Go's caches (`go env GOCACHE GOMODCACHE`) and {cache_root()}; make room, "
+            "or move them with GOCACHE, GOMODCACHE and XDG_CACHE_HOME.",
+        )
+    if "dial tcp" in output or "proxyconnect" in output or "TLS handshake" in output:
+        return SetupProblem(
+            f"the sources of {binary.name} could not be downloaded\n{last}",
+            "Check the network, or set GOPROXY to a proxy for Go modules that this machine can reach.",
+        )
+    return SetupProblem(
+        f"{binary.name} could not be built: go ended with status {status}\n{last}",
+        f"Try it by hand: cd {binary.module} && CGO_ENABLED=0 go build {binary.package}. "
+        "Or pass --binaries DIR with a ready-made one.",
+    )

@@ -1,0 +1,140 @@
+"""A trial on a real control plane of this machine: fresh for the trial, gone after it.
+
+A fresh one costs seconds, and leftovers of an earlier trial change results. The components' logs and what they measured of
+themselves are kept in the trial's directory; the audit log is read into the observations and goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from seatrial.clusters import fakes
+from seatrial.clusters.live import CONNECTIONS, LiveCluster
+from seatrial.clusters.local import kept
+from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.description import ControlPlane, Override
+from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.clusters.local.supervisor import Death
+from seatrial.kube import Client, Mark, access_from
+from seatrial.model.errors import SeatrialError
+from seatrial.model.interfaces import Stack
+from seatrial.model.plan import Part, Trial
+from seatrial.observe import audit, sources
+from seatrial.observe.observer import STUDY_LABEL
+from seatrial.record.ledger import Ledger
+from seatrial.record.submissions import Submissions
+
+SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SCRAPE_EVERY_S = 15.0
+
+
+class LocalCluster(LiveCluster):
+    """A control plane of the trial's own."""
+
+    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
+        super().__init__(trial, stack, ledger, submissions, "trial")
+        self._directory = directory
+        self._agreement: audit.Agreement | None = None
+        self._scrapes = 0
+        wish = Wish(
+            settings=trial.setup.settings,
+            stages=fakes.stages(trial.node_groups()),
+            audit_policy=audit.POLICY,
+            overrides={name: _override(part) for name, part in trial.setup.components.items()},
+        )
+        binaries = Path(trial.target.binaries) if trial.target.binaries else None
+        self._plane = LocalControlPlane(wish=wish, amend=self._amend, binaries=binaries, died=self._died)
+
+    def _amend(self, plane: ControlPlane) -> ControlPlane:
+        """Our nodes are Ready when they are created; the taint for those that are not would have to be taken off one by one
+        through the controller manager's 20 requests a second: 50 s for 1,000 nodes."""
+        server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
+        amended: ControlPlane = self.stack.amend(plane.with_component(server), self.trial.setup.settings)
+        return amended
+
+    async def connect(self) -> Client:
+        await self._plane.up()
+        access = access_from(self._plane.kubeconfig())
+        client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
+        self._tasks.append(asyncio.create_task(self._scrape_now_and_then()))
+        return client
+
+    def _died(self, death: Death) -> None:
+        self.deaths.append(str(death))
+        if not death.restarting:
+            self.break_off(str(death))
+
+    async def leave(self) -> None:
+        try:
+            if hasattr(self, "client"):
+                await self.client.close()
+            if self._plane.audit_log and self.observer.epoch:
+                self._agreement = await asyncio.to_thread(
+                    audit.merge, self._plane.audit_log, self.namespace, self.observer, self.wall_epoch
+                )
+        except (OSError, SeatrialError) as error:
+            self.deaths.append(f"the audit log could not be read: {error}")
+        finally:
+            await asyncio.shield(self._plane.down())
+
+    def sources(self) -> list[dict[str, Any]]:
+        measured = self._agreement.p99 if self._agreement and self._agreement.count else None
+        return sources.table(measured, 0)
+
+    def validity(self) -> dict[str, Any]:
+        agreement = self._agreement.as_json() if self._agreement else None
+        return {**super().validity(), "watch_against_audit": agreement}
+
+    async def _scrape_now_and_then(self) -> None:
+        """Everything the components say of themselves, as they say it: `metrics/COMPONENT-N.txt.gz`."""
+        while True:
+            for component in SCRAPED:
+                port = self._plane.port(component)
+                if port:
+                    await asyncio.to_thread(self._scrape, component, port)
+            self._scrapes += 1
+            await asyncio.sleep(SCRAPE_EVERY_S)
+
+    def _scrape(self, component: str, port: int) -> None:
+        layout = self._plane.layout
+        context = ssl.create_default_context(cafile=str(layout.ca))
+        context.load_cert_chain(layout.certificate("admin"), layout.key("admin"))
+        folder = self._directory / "metrics"
+        folder.mkdir(exist_ok=True)
+        try:
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", timeout=5, context=context) as answer:
+                (folder / f"{component}-{self._scrapes:04d}.txt.gz").write_bytes(gzip.compress(answer.read(), 1))
+        except OSError:
+            return  # it is being restarted; the next one comes
+
+
+class KeptCluster(LiveCluster):
+    """A control plane that was there before and stays (`--cluster NAME`): the trial makes and removes what it needs."""
+
+    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
+        super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex())
+
+    async def connect(self) -> Client:
+        name = self.trial.target.cluster
+        there = kept.find(name)
+        await asyncio.to_thread(kept.restage, name, fakes.stages(self.trial.node_groups()))
+        access = access_from(there.kubeconfig())
+        return Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
+
+    async def leave(self) -> None:
+        if hasattr(self, "client"):
+            try:
+                await self.remove_all()
+            finally:
+                await self.client.close()
+
+
+def _override(part: Part) -> Override:
+    binary, config = (Path(given) if given else None for given in (part.binary, part.config))
+    return Override(binary, part.version, config, part.args)

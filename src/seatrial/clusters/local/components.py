@@ -1,0 +1,345 @@
+"""The control plane as it is before a stack amends it: one function per component, each returning a plain
+description.
+
+Flags follow what kubeadm sets where that shows in figures (own identities, Node and RBAC authorization, Priority &
+Fairness, admission) and leave it where a throw-away machine is better served: no fsync, no leader election (a killed
+controller manager would be missed for 15 s), etcd on a Unix socket that only the owner can open.
+
+Controllers share the identity `system:kube-controller-manager` instead of a service account each. With service
+accounts the manager fetches some forty tokens through its own 20 requests per second, and nothing moves for 4.7 s
+after its start (measured; 0.1 s without). Every controller still has a rate limit and a user agent of its own, and
+fairness puts both kinds of identity on the same level with the same flows. `--use-service-account-credentials: true`
+in the settings brings it back.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seatrial.clusters.local import programs
+from seatrial.clusters.local.description import Component, ControlPlane, GoBinary, Identity, Override, Ready
+from seatrial.clusters.local.ports import HOST, Ports
+from seatrial.clusters.local.versions import at_version
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.plan import Scalar
+
+ADMIN = Identity("admin", "seatrial-admin", ("system:masters",))  # sets things up; exempt from fairness: not for load
+USER = Identity("seatrial", "seatrial", (), "cluster-admin")  # everything the user and the load do
+IDENTITIES = (
+    ADMIN,
+    USER,
+    Identity("kube-controller-manager", "system:kube-controller-manager", (), "cluster-admin"),
+    Identity("kube-scheduler", "system:kube-scheduler"),
+    Identity("kwok", "kwok", ("system:nodes",), "seatrial:kwok"),  # so that heartbeats are classified like kubelets'
+)
+
+QUOTA_BYTES = 8 * 2**30
+LEASE_S = 40  # what kubelets ask for; without leases the node lifecycle controller takes the nodes away
+STAGES = "stages.yaml"
+
+_KWOK_RULES = [
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch", "update"]},
+    {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["patch", "update"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch", "update", "delete"]},
+    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "list", "watch", "create", "patch", "update", "delete"],
+    },
+]
+_KWOK_ROLE: Mapping[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "seatrial:kwok"},
+    "rules": _KWOK_RULES,
+}
+
+# Every write that makes a transition, when it was answered; not heartbeats and events, which outnumber the rest.
+AUDIT_POLICY: Mapping[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "omitManagedFields": True,
+    "rules": [
+        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+        {
+            "level": "None",
+            "resources": [
+                {"group": "", "resources": ["events", "serviceaccounts/token"]},
+                {"group": "events.k8s.io"},
+                {"group": "authentication.k8s.io"},
+                {"group": "authorization.k8s.io"},
+            ],
+        },
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+        {"level": "None"},
+    ],
+}
+
+Settings = Mapping[str, Mapping[str, Scalar]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants of a control plane, beyond the defaults."""
+
+    settings: Settings | None = None  # component → setting → value, as `model.settings.resolve` gives them
+    stages: str = ""  # KWOK stages as YAML; without, KWOK is not run
+    managed_nodes: str = ""  # label selector of the nodes that KWOK plays; all without
+    audit: bool = True
+    audit_policy: Mapping[str, Any] | None = None
+    port: int = 0  # of the API server; 0 is a free one
+    overrides: Mapping[str, Override] | None = None
+
+
+def describe(wish: Wish, ports: Ports) -> ControlPlane:
+    """The control plane for this wish, with ports reserved and settings rendered, ready for a stack to amend."""
+    port = ports.reserve(wish.port)
+    settings = wish.settings or {}
+    components = [etcd(), kube_apiserver(port, wish.audit)]
+    components.append(kube_controller_manager(ports.reserve(), settings.get("kube-controller-manager", {})))
+    components.append(kube_scheduler(ports.reserve()))
+    files: dict[str, str | Mapping[str, Any]] = {
+        "scheduler.yaml": scheduler_config(settings.get("kube-scheduler", {})),
+    }
+    if wish.audit:
+        files["audit-policy.yaml"] = wish.audit_policy or AUDIT_POLICY
+    if wish.stages:
+        components.append(kwok(wish.managed_nodes))
+        files["kwok.yaml"] = kwok_config(settings.get("kwok", {}))
+        files[STAGES] = wish.stages
+    plane = ControlPlane(f"https://{HOST}:{port}", tuple(components), IDENTITIES, files, (_KWOK_ROLE,))
+    return _with_flags(plane, settings)
+
+
+def etcd() -> Component:
+    """On Unix sockets: no port to lose, and no other user of the machine can read Secrets from it."""
+    nowhere = "http://localhost:1"  # must be given, has to look like an address, is never dialled in a cluster of one
+    return Component(
+        "etcd",
+        programs.ETCD,
+        (
+            "--name=etcd", "--data-dir=etcd", "--unsafe-no-fsync=true",
+            f"--quota-backend-bytes={QUOTA_BYTES}",
+            "--listen-client-urls=unix://etcd.sock", f"--advertise-client-urls={nowhere}",
+            "--listen-peer-urls=unix://etcd-peer.sock", f"--initial-advertise-peer-urls={nowhere}",
+            f"--initial-cluster=etcd={nowhere}",
+            "--heartbeat-interval=20", "--election-timeout=100",  # a lone member elects itself 0.7 s sooner
+            "--log-level=warn",
+        ),
+        ready=Ready(socket="etcd.sock"),
+    )  # fmt: skip
+
+
+def kube_apiserver(port: int, audit: bool) -> Component:
+    logged = (
+        ("--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log", "--audit-log-maxsize=0")  # not rotated
+        if audit
+        else ()
+    )
+    return Component(
+        "kube-apiserver",
+        programs.KUBE_APISERVER,
+        (
+            "--etcd-servers=unix://etcd.sock",
+            *_serving(port),
+            f"--advertise-address={HOST}",
+            "--endpoint-reconciler-type=none",  # 127.0.0.1 cannot be an endpoint of the service `kubernetes`
+            "--client-ca-file=pki/ca.crt",
+            "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            "--service-account-key-file=pki/service-accounts.pub",
+            "--service-account-signing-key-file=pki/service-accounts.key",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true",
+            *logged,
+        ),
+        needs=("etcd",),
+        ready=Ready("/readyz", port),
+    )
+
+
+def kube_controller_manager(port: int, settings: Mapping[str, Scalar]) -> Component:
+    component = Component(
+        "kube-controller-manager",
+        programs.KUBE_CONTROLLER_MANAGER,
+        (
+            *_client("kube-controller-manager"),
+            *_serving(port),
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",  # see the module's first paragraph
+            "--root-ca-file=pki/ca.crt",
+            "--service-account-private-key-file=pki/service-accounts.key",
+        ),
+        needs=("kube-apiserver",),
+        ready=Ready("/healthz", port),
+    )
+    if "qps" in settings:
+        component = component.flag("--kube-api-qps", _qps(settings["qps"]))
+    for setting, flag in (("burst", "--kube-api-burst"), ("job-syncs", "--concurrent-job-syncs")):
+        if setting in settings:
+            component = component.flag(flag, settings[setting])
+    return component
+
+
+def kube_scheduler(port: int) -> Component:
+    return Component(
+        "kube-scheduler",
+        programs.KUBE_SCHEDULER,
+        ("--config=scheduler.yaml", *_client("kube-scheduler")[1:], *_serving(port)),
+        needs=("kube-apiserver",),
+        ready=Ready("/readyz", port),
+    )
+
+
+def scheduler_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
+    connection: dict[str, Any] = {"kubeconfig": "kubeconfig/kube-scheduler.yaml"}
+    if "qps" in settings:
+        connection["qps"] = _qps(settings["qps"])
+    if "burst" in settings:
+        connection["burst"] = settings["burst"]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": connection,
+        "leaderElection": {"leaderElect": False},
+    }
+
+
+def kwok(managed_nodes: str) -> Component:
+    """A second one over the same nodes fights with it silently, hence the lock. It has no client limits."""
+    managed = f"--manage-nodes-with-label-selector={managed_nodes}" if managed_nodes else "--manage-all-nodes=true"
+    return Component(
+        "kwok",
+        programs.KWOK,
+        (
+            "--kubeconfig=kubeconfig/kwok.yaml",
+            "--config=kwok.yaml",
+            f"--config={STAGES}",
+            managed,
+            f"--node-lease-duration-seconds={LEASE_S}",
+            f"--server-address={HOST}:0",
+            "--tls-cert-file=pki/serving.crt",
+            "--tls-private-key-file=pki/serving.key",
+        ),
+        needs=("kube-apiserver",),
+        ready=Ready("/healthz"),
+        lock="kwok.lock",
+    )
+
+
+def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Complete, because KWOK fills in no defaults of its own once it is given a configuration."""
+    parallelism = settings.get("parallelism", 4)
+    options: dict[str, Any] = {
+        "cidr": "10.0.0.0/24",
+        "enableDebuggingHandlers": True,
+        "enableProfilingHandler": True,
+        "podPlayStageParallelism": parallelism,
+        "nodePlayStageParallelism": parallelism,
+        "nodeLeaseParallelism": 4,
+        "podsOnNodeSyncParallelism": 1,
+        "enablePodsOnNodeSyncListPager": True,
+        "enablePodsOnNodeSyncStreamWatch": False,
+    }
+    return {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options}
+
+
+def _client(identity: str) -> tuple[str, ...]:
+    file = f"kubeconfig/{identity}.yaml"
+    return (
+        f"--kubeconfig={file}",
+        f"--authentication-kubeconfig={file}",
+        f"--authorization-kubeconfig={file}",
+        "--client-ca-file=pki/ca.crt",
+    )
+
+
+def _serving(port: int) -> tuple[str, ...]:
+    return (
+        f"--bind-address={HOST}",
+        f"--secure-port={port}",
+        "--permit-port-sharing=true",  # with our reservation, see `ports`
+        "--tls-cert-file=pki/serving.crt",
+        "--tls-private-key-file=pki/serving.key",
+    )
+
+
+def _qps(value: Scalar) -> float | int:
+    """0 is no limit to us; to client-go 0 is its default of 5 and a negative number is no limit."""
+    number = float(value)
+    return -1 if number == 0 else int(number) if number.is_integer() else number
+
+
+# Settings that the functions above render; every component also takes `args`, `feature-gates` and `--any-flag`.
+_RENDERED = {
+    "kube-scheduler": {"qps", "burst"},
+    "kube-controller-manager": {"qps", "burst", "job-syncs"},
+    "kwok": {"parallelism"},
+}
+
+
+def _with_flags(plane: ControlPlane, settings: Settings) -> ControlPlane:
+    for component in plane.components:
+        amended = component
+        for setting, value in settings.get(component.name, {}).items():
+            amended = _with_flag(amended, setting, value)
+        plane = plane.with_component(amended)
+    return plane
+
+
+def _with_flag(component: Component, setting: str, value: Scalar) -> Component:
+    if setting in _RENDERED.get(component.name, ()):
+        return component
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if setting == "args":
+        return _with_args(component, tuple(shlex.split(text)))
+    if setting == "feature-gates":
+        gates = dict(pair.partition("=")[::2] for pair in text.split(",") if pair)
+        return component.gates(**{name: on.strip().lower() == "true" for name, on in gates.items()})
+    if setting.startswith("--"):
+        return component.flag(setting, text)
+    known = ", ".join(sorted(_RENDERED.get(component.name, set()) | {"args", "feature-gates"}))
+    raise UsageProblem(
+        f"{component.name} has no setting '{setting}'", f"It has {known}, and any of its flags, written --flag: value."
+    )
+
+
+def _with_args(component: Component, args: tuple[str, ...]) -> Component:
+    for arg in args:
+        name, _, value = arg.partition("=")
+        component = component.flag(name, value or "true")
+    return component
+
+
+def _other_version(component: Component, version: str) -> GoBinary:
+    if not isinstance(component.binary, GoBinary):
+        raise UsageProblem(f"{component.name} has no other versions here", "Name a `binary` instead.")
+    return at_version(component.binary, version)
+
+
+def override(plane: ControlPlane, overrides: Mapping[str, Override]) -> ControlPlane:
+    """What the user names for a component wins over stack and settings. An unknown component is a mistake."""
+    for name, wanted in overrides.items():
+        if name not in {c.name for c in plane.components}:
+            known = ", ".join(c.name for c in plane.components)
+            raise UsageProblem(f"there is no component '{name}'", f"There are {known}.")
+        component = plane.component(name)
+        for file in (wanted.binary, wanted.config):
+            if file and not file.is_file():
+                raise SetupProblem(f"{name}: there is no file {file}", "Name one that exists.")
+        if wanted.binary:
+            component = replace(component, binary=wanted.binary.absolute())
+        elif wanted.version:
+            component = replace(component, binary=_other_version(component, wanted.version))
+        if wanted.config and name == "kwok":  # it reads several: ours with its options stays, the stages go
+            ours, theirs = f"--config={STAGES}", f"--config={wanted.config.absolute()}"
+            component = replace(component, args=tuple(theirs if arg == ours else arg for arg in component.args))
+        elif wanted.config:
+            component = component.flag("--config", wanted.config.absolute())
+        plane = plane.with_component(_with_args(component, wanted.args))
+    return plane

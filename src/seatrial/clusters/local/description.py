@@ -1,0 +1,116 @@
+"""What a control plane consists of, as plain data that can be read, changed and only then started.
+
+A stack amends these descriptions (another scheduler, one more controller, other flags) before anything runs, so they
+must not depend on how they are run: this module imports nothing of seatrial and starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GoBinary:
+    """A program that is an ordinary Go dependency: `module` is a folder with the go.mod and go.sum that pin it."""
+
+    name: str
+    module: Path
+    package: str
+    stamps: tuple[tuple[str, str], ...] = ()  # variable → value, set by the linker (`-X`)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """When a component is ready: it listens, and answers 200 on `path` (if there is one) within `deadline_s`.
+
+    `port` 0 is whatever port the process itself chose. `socket` is a Unix socket in the cluster's directory.
+    """
+
+    path: str = ""
+    port: int = 0
+    socket: str = ""
+    tls: bool = True
+    deadline_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process. It runs in the cluster's directory, so relative paths in `args` are relative to that."""
+
+    name: str
+    binary: GoBinary | Path
+    args: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # started once these are ready, stopped before them
+    ready: Ready | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    lock: str = ""  # a file that the process itself keeps locked: whoever else wants it is refused
+    grace_s: float = 5.0  # between SIGTERM and SIGKILL
+
+    def flag(self, name: str, value: object) -> Component:
+        """With `name=value` in place of the same flag, or added."""
+        kept = tuple(a for a in self.args if a != name and not a.startswith(f"{name}="))
+        return replace(self, args=(*kept, f"{name}={value}"))
+
+    def value(self, name: str) -> str | None:
+        """What flag `name` is set to."""
+        return next((a.partition("=")[2] for a in self.args if a.startswith(f"{name}=")), None)
+
+    def gates(self, **gates: bool) -> Component:
+        """With these feature gates besides those it has."""
+        have = dict(pair.split("=", 1) for pair in (self.value("--feature-gates") or "").split(",") if pair)
+        have.update({name: str(on).lower() for name, on in gates.items()})
+        return self.flag("--feature-gates", ",".join(f"{k}={v}" for k, v in have.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Someone the API server knows by a client certificate. `role` is a ClusterRole to bind, if it needs one."""
+
+    name: str
+    user: str
+    groups: tuple[str, ...] = ()
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """All of it. `files` are written into the cluster's directory before anything starts; data becomes JSON."""
+
+    url: str
+    components: tuple[Component, ...]
+    identities: tuple[Identity, ...]
+    files: Mapping[str, str | Mapping[str, Any]] = field(default_factory=dict)
+    objects: tuple[Mapping[str, Any], ...] = ()  # created by the administrator once the API server is ready
+
+    def component(self, name: str) -> Component:
+        return next(c for c in self.components if c.name == name)
+
+    def with_component(self, component: Component) -> ControlPlane:
+        """In the place of the one of that name, or added at the end."""
+        if all(c.name != component.name for c in self.components):
+            return replace(self, components=(*self.components, component))
+        changed = tuple(component if c.name == component.name else c for c in self.components)
+        return replace(self, components=changed)
+
+    def without_component(self, name: str) -> ControlPlane:
+        return replace(self, components=tuple(c for c in self.components if c.name != name))
+
+    def with_file(self, name: str, content: str | Mapping[str, Any]) -> ControlPlane:
+        return replace(self, files={**self.files, name: content})
+
+    def with_identity(self, identity: Identity) -> ControlPlane:
+        others = tuple(i for i in self.identities if i.name != identity.name)
+        return replace(self, identities=(*others, identity))
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What a set-up names for one component: its own program or a version of ours, a configuration file, more flags."""
+
+    binary: Path | None = None
+    version: str = ""
+    config: Path | None = None
+    args: tuple[str, ...] = ()

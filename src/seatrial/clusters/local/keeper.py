@@ -1,0 +1,106 @@
+"""The process that owns a cluster which outlives the command that made it (`seatrial cluster up`).
+
+It is the same supervisor that trials use, detached: it restarts what dies, and when it is killed its components die
+with it. So there is one way to run a control plane, and no cluster without somebody who looks after it.
+
+It reads its order as one line of JSON, answers with one line, and from then on needs nobody. Should whoever ordered
+it die before the answer, it takes down what it has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from seatrial.clusters.local.order import Order
+from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.clusters.local.supervisor import Death
+from seatrial.model.errors import SeatrialError
+
+
+async def keep(order: Order) -> int:
+    loop = asyncio.get_running_loop()
+    plane = LocalControlPlane(order.name, order.wish, binaries=order.binaries, kept=True, died=_log_death)
+    stop = asyncio.Event()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    loop.add_reader(sys.stdin.fileno(), stop.set)  # nothing more is sent: readable means that the other end is gone
+    starting = asyncio.ensure_future(plane.up())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    loop.remove_reader(sys.stdin.fileno())
+    if stop.is_set():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError, SeatrialError):
+            await starting
+        await plane.down()
+        return 1
+    try:
+        starting.result()
+    except SeatrialError as problem:
+        _answer({"error": problem.message, "remedy": problem.remedy, "status": problem.exit_status})
+        return problem.exit_status
+    loop.add_signal_handler(signal.SIGHUP, lambda: _restage(plane))
+    _answer({"url": plane.url})
+    _detach(plane.log("keeper"))
+    _log(f"up after {plane.timings['settled']:.2f} s: {plane.pids}")
+    await stop.wait()
+    await plane.down()
+    return 0
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _restage(plane: LocalControlPlane) -> None:
+    """SIGHUP: the file with the stages has changed."""
+    stages = (plane.layout.directory / "stages.yaml").read_text()
+    task = asyncio.get_running_loop().create_task(plane.restage(stages))
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _answer(message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(message), flush=True)
+
+
+def _detach(log: Path) -> None:
+    """From here on our words go to a log: whoever ordered the cluster may close their terminal."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    os.close(nothing)
+
+
+def _log_death(death: Death) -> None:
+    _log(f"{death}\n{death.log_tail}")
+
+
+def _log(text: str) -> None:
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    order = Order.from_json(sys.stdin.readline())
+    try:
+        status = asyncio.run(keep(order))
+    except Exception:
+        _answer({"error": f"the keeper of the cluster failed\n{traceback.format_exc()}", "remedy": "", "status": 3})
+        raise
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The programs of a control plane, each an ordinary Go dependency pinned in a folder of its own under `go/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seatrial.clusters.local.description import GoBinary
+
+KUBERNETES = "v1.36.3"
+
+_GO = Path(__file__).with_name("go")
+_MAJOR, _MINOR = KUBERNETES.removeprefix("v").split(".")[:2]
+
+# Without the stamps the server calls itself `v0.0.0-master+$Format…`, which kubectl refuses to parse.
+_STAMPS = tuple(
+    (f"{package}.{variable}", value)
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for variable, value in (("gitVersion", KUBERNETES), ("gitMajor", _MAJOR), ("gitMinor", _MINOR))
+)
+
+
+def _kubernetes(name: str) -> GoBinary:
+    return GoBinary(name, _GO / "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _STAMPS)
+
+
+ETCD = GoBinary("etcd", _GO / "etcd", "go.etcd.io/etcd/server/v3")
+KUBE_APISERVER = _kubernetes("kube-apiserver")
+KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager")
+KUBE_SCHEDULER = _kubernetes("kube-scheduler")
+KWOK = GoBinary("kwok", _GO / "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+
+# What a cluster runs, in the order in which it pays to build them.
+CONTROL_PLANE = (ETCD, KWOK, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER)
+
+KUBECTL = _kubernetes("kubectl")
+KWOKCTL = GoBinary("kwokctl", _GO / "kwok", "sigs.k8s.io/kwok/cmd/kwokctl")
+
+# Clients and peers that only tests and benchmarks want.
+PEERS = (KUBECTL, KWOKCTL)

@@ -1,0 +1,216 @@
+"""Kubeconfig files as they were written: merged by kubectl's rules, and every value still knows its file and line.
+
+A wrong kubeconfig is the commonest reason that nothing works, and "invalid configuration" is the commonest answer to
+it. So the files are read as YAML nodes, not as plain dictionaries, and an error says `~/.kube/config:12: …`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from seatrial.model.errors import SetupProblem
+
+_CHECK = "compare with `kubectl config view`, or write the file anew with the tool that made it"
+
+
+class Section:
+    """One mapping of a kubeconfig. Its getters check types and say where something is wrong."""
+
+    def __init__(self, file: Path, node: yaml.MappingNode) -> None:
+        self.file = file
+        self.place = f"{file}:{node.start_mark.line + 1}"
+        self._nodes = {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+    def where(self, *keys: str) -> str:
+        """`file:line` of the first of these values that is there, else of the section."""
+        for key in keys:
+            if key in self._nodes:
+                return f"{self.file}:{self._nodes[key].start_mark.line + 1}"
+        return self.place
+
+    def _wrong(self, key: str, what: str) -> SetupProblem:
+        return SetupProblem(f"{self.where(key)}: '{key}' {what}", _CHECK)
+
+    def text(self, key: str) -> str:
+        """A scalar, empty where it is not there."""
+        node = self._nodes.get(key)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return ""
+        if not isinstance(node, yaml.ScalarNode):
+            raise self._wrong(key, "must be text")
+        return str(node.value)
+
+    def flag(self, key: str) -> bool:
+        text = self.text(key).lower()
+        if text not in ("", "true", "false"):
+            raise self._wrong(key, f"must be true or false, not '{text}'")
+        return text == "true"
+
+    def texts(self, key: str) -> list[str]:
+        node = self._nodes.get(key)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.ScalarNode) for n in node.value):
+            raise self._wrong(key, "must be a list of texts")
+        return [str(n.value) for n in node.value]
+
+    def section(self, key: str) -> Section | None:
+        node = self._nodes.get(key)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return None
+        if not isinstance(node, yaml.MappingNode):
+            raise self._wrong(key, "must be a mapping")
+        return Section(self.file, node)
+
+    def sections(self, key: str) -> list[Section]:
+        node = self._nodes.get(key)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.MappingNode) for n in node.value):
+            raise self._wrong(key, "must be a list of mappings")
+        return [Section(self.file, n) for n in node.value]
+
+    def names(self) -> list[str]:
+        return list(self._nodes)
+
+    def path(self, key: str) -> Path | None:
+        """A file's name; a relative one is relative to the kubeconfig that has it."""
+        text = self.text(key)
+        return self.file.parent / Path(text).expanduser() if text else None
+
+    def data(self, key: str) -> bytes:
+        """What `KEY-data` holds in base64, else what the file named by `KEY` holds; empty if neither is there."""
+        text = self.text(f"{key}-data")
+        if text:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                raise SetupProblem(f"{self.where(f'{key}-data')}: '{key}-data' is not base64", _CHECK) from None
+        path = self.path(key)
+        if path is None:
+            return b""
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise SetupProblem(
+                f"{self.where(key)}: '{key}' names {path}, which cannot be read: {error.strerror}",
+                "restore the file, or log in to the cluster again so that the kubeconfig is written anew",
+            ) from None
+
+
+class Kubeconfig:
+    """All files merged. The first file that has a name or a value wins, as with kubectl."""
+
+    def __init__(self, sections: Iterable[Section]) -> None:
+        self.clusters: dict[str, Section] = {}
+        self.users: dict[str, Section] = {}
+        self.contexts: dict[str, Section] = {}
+        self.current = ""
+        self.files: list[Path] = []
+        for section in sections:
+            self.files.append(section.file)
+            for key, inner, found in (("clusters", "cluster", self.clusters), ("users", "user", self.users),
+                                      ("contexts", "context", self.contexts)):  # fmt: skip
+                for name, entry in _named(section, key, inner).items():
+                    found.setdefault(name, entry)
+            self.current = self.current or section.text("current-context")
+
+    def __str__(self) -> str:
+        return ", ".join(str(file) for file in self.files)
+
+    def context(self, name: str | None, *, must_name: bool = False) -> tuple[str, Section]:
+        """The context of this name, or the current one if the caller lets that count as named."""
+        remedy = f"pass --context with one of: {', '.join(sorted(self.contexts)) or '(none)'}"
+        if not name and must_name:
+            raise SetupProblem(f"no context named, and {self} decides nothing by itself", remedy)
+        name = name or self.current
+        if not name:
+            raise SetupProblem(f"no context named, and {self} has no current-context", remedy)
+        if name not in self.contexts:
+            raise _unknown("context", name, self.contexts, str(self))
+        return name, self.contexts[name]
+
+    def cluster(self, context: Section) -> tuple[str, Section]:
+        return _referred("cluster", context, self.clusters)
+
+    def user(self, context: Section) -> tuple[str, Section | None]:
+        """The user of a context; None where the context has none and the server is asked anonymously."""
+        return _referred("user", context, self.users) if context.text("user") else ("", None)
+
+
+def _referred(kind: str, context: Section, found: Mapping[str, Section]) -> tuple[str, Section]:
+    name = context.text(kind)
+    if not name:
+        raise SetupProblem(f"{context.place}: the context has no '{kind}'", _CHECK)
+    if name not in found:
+        raise _unknown(kind, name, found, context.where(kind))
+    return name, found[name]
+
+
+def _unknown(kind: str, name: str, found: Mapping[str, Section], where: str) -> SetupProblem:
+    near = difflib.get_close_matches(name, found, 1)
+    have = ", ".join(sorted(found)) or f"(no {kind}s)"
+    return SetupProblem(
+        f"{where}: no {kind} '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""), f"it has: {have}"
+    )
+
+
+def _named(section: Section, key: str, inner: str) -> dict[str, Section]:
+    found: dict[str, Section] = {}
+    for entry in section.sections(key):
+        name, content = entry.text("name"), entry.section(inner)
+        if not name:
+            raise SetupProblem(f"{entry.place}: an entry of '{key}' without a name", _CHECK)
+        if name in found:
+            raise SetupProblem(f"{entry.place}: '{name}' stands twice in '{key}'", "remove or rename one of them")
+        if content is not None:
+            found[name] = content
+    return found
+
+
+def read_kubeconfig(explicit: Path | None = None, environ: Mapping[str, str] | None = None) -> Kubeconfig:
+    """The file given, else those of KUBECONFIG, else ~/.kube/config. Of a list, those that are missing do not count."""
+    environ = os.environ if environ is None else environ
+    if explicit is not None:
+        files = [explicit]
+    elif environ.get("KUBECONFIG"):
+        files = [Path(name).expanduser() for name in environ["KUBECONFIG"].split(os.pathsep) if name]
+    else:
+        files = [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
+    there = [file for file in files if file.exists()]
+    if not there:
+        raise SetupProblem(
+            f"no kubeconfig: {', '.join(str(f) for f in files)} "
+            + ("does" if len(files) == 1 else "do")
+            + " not exist",
+            "pass --kubeconfig FILE or set KUBECONFIG; without a cluster use --on local or --on sim",
+        )
+    return Kubeconfig([_read(file) for file in there])
+
+
+def _read(file: Path) -> Section:
+    try:
+        node = yaml.compose(file.read_text("utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise SetupProblem(f"{file} cannot be read: {error.strerror}", "check its permissions") from None
+    except UnicodeDecodeError:
+        raise SetupProblem(f"{file} is not text in UTF-8", _CHECK) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or "not YAML"
+        raise SetupProblem(f"{file}:{mark.line + 1 if mark else 1}: malformed: {what}", _CHECK) from None
+    if node is None:
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(str(file), 0, 0, 0, None, 0))
+    if not isinstance(node, yaml.MappingNode):
+        raise SetupProblem(f"{file}:1: malformed: a kubeconfig is a mapping with clusters, users and contexts", _CHECK)
+    section = Section(file, node)
+    if section.text("kind") not in ("", "Config"):
+        raise SetupProblem(f"{section.where('kind')}: this is a {section.text('kind')}, not a kubeconfig", _CHECK)
+    return section

@@ -1,0 +1,74 @@
+"""How we stand with a server: who it takes us for, what we may do there, and what time it has.
+
+Asked before a run, because the answers decide whether it can work: a missing permission shows up after minutes
+otherwise, and a clock that is off makes every timestamp of an object a lie.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import msgspec
+
+from seatrial.kube.client import Client
+from seatrial.kube.resources import Request, Resource, encode
+from seatrial.kube.shapes import Shape
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """`clock_off` is how many seconds the server's clock is ahead of ours; known to a second, as objects' times are."""
+
+    user: str
+    groups: tuple[str, ...]
+    clock_off: float
+
+
+class _UserInfo(Shape):
+    username: str = ""
+    groups: list[str] = msgspec.field(default_factory=list)
+
+
+class _ReviewStatus(Shape):
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
+    allowed: bool = False
+
+
+class _ReviewMeta(Shape):
+    creation_timestamp: datetime | None = None
+
+
+class _Review(Shape):
+    metadata: _ReviewMeta = msgspec.field(default_factory=_ReviewMeta)
+    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+
+
+async def standing(client: Client) -> Standing:
+    """Who the server takes us for. Everyone who is known to it may ask."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    before = time.time()
+    said = await client.ask(_review("selfsubjectreviews", path, review), _Review)
+    after = time.time()
+    created = said.metadata.creation_timestamp
+    server = created.timestamp() if created is not None else before
+    # The server cuts off fractions: its clock showed something in [server, server + 1) between our two looks.
+    off = server - after if server > after else min(0.0, server + 1 - before)
+    return Standing(said.status.user_info.username, tuple(said.status.user_info.groups), off)
+
+
+async def allowed(client: Client, verb: str, resource: Resource, namespace: str = "") -> bool:
+    """Whether we may do this; without a namespace, in all of them."""
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return (await client.ask(_review("selfsubjectaccessreviews", path, review), _Review)).status.allowed
+
+
+def _review(resource: str, path: str, body: object) -> Request:
+    """A review changes nothing, so it may be sent again."""
+    return Request("create", resource, "POST", path, encode(body), "application/json")

@@ -1,0 +1,149 @@
+"""The API server's audit log: the same transitions with the server's own microseconds.
+
+It is the truth that watch times are compared with. A watch says when we heard of a change, the log when the request that
+made it was answered. Times from the log win where both are known; how far the watch was off is part of a trial's validity.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seatrial.model.units import MICROSECOND
+from seatrial.observe import sources
+from seatrial.observe.observer import Observer
+
+# Bodies only where the transition is in the body: which phase a pod got, whether a Job is complete, a generated pod name.
+POLICY: Mapping[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "omitManagedFields": True,
+    "rules": [
+        {"level": "Request", "verbs": ["update", "patch"], "resources": [
+            {"group": "", "resources": ["pods/status"]}, {"group": "batch", "resources": ["jobs/status"]}]},
+        {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+        {"level": "Metadata", "verbs": ["create"], "resources": [
+            {"group": "", "resources": ["pods/binding"]}, {"group": "batch", "resources": ["jobs"]}]},
+        {"level": "None"},
+    ],
+}  # fmt: skip
+
+
+class _Ref(msgspec.Struct, rename="camel"):
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    conditions: list[_Condition] = []
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Code(msgspec.Struct):
+    code: int = 0
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    verb: str
+    stage_timestamp: str
+    object_ref: _Ref = msgspec.field(default_factory=_Ref)
+    response_status: _Code = msgspec.field(default_factory=_Code)
+    request_object: _Object | None = None
+    response_object: _Object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far watch times were from the log, in nanoseconds; of how many transitions."""
+
+    count: int
+    median: int
+    p99: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {"transitions": self.count, "median_ms": self.median / 1e6, "p99_ms": self.p99 / 1e6}
+
+
+def transitions(log: Path, namespace: str) -> Iterator[tuple[int, str, str]]:
+    """(wall-clock nanoseconds, object's name, stage) of every request that made one; a torn last line is left out."""
+    decode = msgspec.json.Decoder(_Event).decode
+    with log.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                event = decode(line)
+            except msgspec.MsgspecError:
+                continue
+            ref = event.object_ref
+            if event.response_status.code < 300 and ref.namespace == namespace:
+                for stage in _stages(event):
+                    yield _nanoseconds(event.stage_timestamp), _name(event), stage
+
+
+def _name(event: _Event) -> str:
+    return event.object_ref.name or (event.response_object.metadata.name if event.response_object else "")
+
+
+def _stages(event: _Event) -> list[str]:
+    kind = (event.verb, event.object_ref.resource, event.object_ref.subresource)
+    if kind == ("create", "jobs", ""):
+        return ["created"]
+    if kind == ("create", "pods", ""):
+        return ["pods_created"]
+    if kind == ("create", "pods", "binding"):
+        return ["scheduled"]
+    status = event.request_object.status if event.request_object else _Status()
+    if kind[1:] == ("pods", "status"):
+        return {"Running": ["running"], "Succeeded": ["finished"], "Failed": ["finished"]}.get(status.phase, [])
+    if kind[1:] == ("jobs", "status"):
+        done = [c.type for c in status.conditions if c.status == "True" and c.type in ("Complete", "Failed")]
+        return ["completed" if kind == "Complete" else "failed" for kind in done]
+    return []
+
+
+def _nanoseconds(text: str) -> int:
+    moment = datetime.datetime.fromisoformat(text)
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * MICROSECOND
+
+
+def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agreement:
+    """Adds the log's times of what the watches saw to the ledger. `wall_epoch` is the epoch on the wall clock."""
+    ledger, seen = observer.ledger, observer.seen
+    of_pods = {stage.name: stage.of == "pod" for stage in ledger.stages}
+    off: list[int] = []
+    done: set[tuple[int, int]] = set()
+    for wall, name, stage in transitions(log, namespace):
+        number = ledger.number.get(stage)
+        thing = (observer.pods if of_pods.get(stage) else observer.workloads).get(name)
+        if number is None or thing is None or (thing, number) in done or (thing, number) not in seen:
+            continue
+        done.add((thing, number))
+        at = wall - wall_epoch
+        ledger.note(at, thing, number, sources.AUDIT, observer.places.get(thing, -1) if of_pods[stage] else -1)
+        off.append(abs(at - seen[thing, number]))
+    values = np.asarray(off or [0])
+    return Agreement(len(off), int(np.median(values)), int(np.percentile(values, 99)))

@@ -1,0 +1,81 @@
+"""A workload as a batch Job: what every stack creates, or puts into its own object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.model.plan import PodShape, Workload
+from seatrial.model.units import MILLISECOND, format_quantity
+
+DURATION_ANNOTATION = "seatrial.dev/duration"
+WORKLOAD_LABEL = "seatrial.dev/workload"
+IMAGE = "seatrial.dev/none"  # fake nodes pull nothing
+
+
+def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
+    """Indexed if it is a gang (its pods then have stable names), else as `kubectl create job` makes it."""
+    own = {**labels, WORKLOAD_LABEL: workload.name}
+    spec: dict[str, Any] = {
+        "parallelism": workload.pods,
+        "completions": workload.pods,
+        "backoffLimit": 100,
+        "template": {
+            "metadata": {"labels": own, "annotations": {DURATION_ANNOTATION: _duration(workload.duration)}},
+            "spec": pod_spec(workload.shape, scheduler),
+        },
+    }
+    if workload.gang:
+        spec["completionMode"] = "Indexed"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": workload.name, "labels": own},
+        "spec": spec,
+    }
+
+
+def pod_spec(shape: PodShape, scheduler: str = "") -> dict[str, Any]:
+    amounts = {name: format_quantity(amount, name) for name, amount in shape.requests.items()}
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": IMAGE, "resources": {"requests": amounts, "limits": amounts}}],
+        "tolerations": [_toleration(t.key, t.operator, t.value, t.effect) for t in shape.tolerations],
+    }
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    if shape.selector:
+        spec["nodeSelector"] = dict(shape.selector)
+    if shape.priority:
+        spec["priority"] = shape.priority
+    affinity = _affinity(shape)
+    if affinity:
+        spec["affinity"] = affinity
+    return spec
+
+
+def _affinity(shape: PodShape) -> dict[str, Any]:
+    affinity: dict[str, Any] = {}
+    if shape.affinity:
+        terms = [{"key": key, "operator": "In", "values": list(values)} for key, values in shape.affinity]
+        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    if shape.spread:
+        same = {"matchLabelKeys": ["batch.kubernetes.io/job-name"], "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchExpressions": [{"key": WORKLOAD_LABEL, "operator": "Exists"}]}}  # fmt: skip
+        affinity["podAntiAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": same}]
+        }
+    return affinity
+
+
+def _toleration(key: str, operator: str, value: str, effect: str) -> dict[str, str]:
+    given = {"key": key, "operator": operator, "value": value, "effect": effect}
+    return {name: text for name, text in given.items() if text}
+
+
+def _duration(nanoseconds: int) -> str:
+    """As Go's time.ParseDuration takes it."""
+    return f"{nanoseconds // MILLISECOND}ms"

@@ -1,0 +1,174 @@
+"""The pages say what the program has: a command, option, stack, setting or column that nobody described is a failure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from seatrial import stacks
+from seatrial.analysis.tables import write_tables
+from seatrial.cli.main import app
+from seatrial.model.settings import CONTROL_PLANE, Setting
+from seatrial.model.units import format_duration
+from seatrial.scenario import expand, read
+from seatrial.study.directory import describe, make, write
+from seatrial.study.executing import run_all
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ALL = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+STUDY = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, with the words that call it."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+        return
+    for name, sub in inner.items():
+        yield from _commands(sub, f"{path} {name}")
+
+
+LEAVES = dict(_commands(get_command(app), "seatrial"))
+
+
+class _Silent:
+    def started(self, trial: str) -> None: ...
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float) -> None: ...
+    def ended(self, trial: str, outcome: str, figures: dict[str, object]) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small real run of every set-up; `out/mine`, as the pages call it."""
+    out = tmp_path_factory.mktemp("docs") / "out" / "mine"
+    scenario = read("many-small-jobs")
+    known = {name: stacks.find(name).settings for name in stacks.names()}
+    trials = expand(
+        scenario, on="sim", stacks=known, pick_setups=None, pick_stacks=None, sets={"jobs": [2]}, repeat=1, seed=None
+    )
+    make(out, force=False)
+    write(out, {**describe(scenario.name, scenario.document, trials, {}), "run": {}})
+    assert [outcome.outcome for outcome in run_all(trials, out, _Silent(), jobs=1)] == ["completed"] * len(trials)
+    write_tables(out)
+    return out
+
+
+def _row(page: str, setting: Setting) -> str:
+    """The table row of a setting, or nothing."""
+    start = f"| `{setting.component}` | `{setting.name}` |"
+    return next((line for line in page.splitlines() if line.startswith(start)), "")
+
+
+def _shown(setting: Setting) -> str:
+    return format_duration(int(setting.default)) if setting.kind == "duration" else str(setting.default)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("command", LEAVES)
+def test_every_command_is_on_a_page(command: str) -> None:
+    assert re.search(rf"{re.escape(command)}(?![\w-])", ALL), f"no page says `{command}`"
+
+
+@pytest.mark.parametrize(
+    "option", [name for option in LEAVES["seatrial run"].params for name in option.opts if name.startswith("-")]
+)
+def test_every_option_of_run_is_on_the_page_of_commands(option: str) -> None:
+    assert re.search(rf"`{re.escape(option)}(?![\w-])", COMMANDS), f"docs/commands.md does not describe {option}"
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_every_stack_has_a_page_that_the_readme_names(name: str) -> None:
+    page = ROOT / "docs" / "stacks" / f"{name}.md"
+    assert page.is_file(), f"docs/stacks/{name}.md is missing"
+    assert f"`{name}`" in README
+    text = page.read_text(encoding="utf-8")
+    others = "" if name == "default" else (page.parent / "default.md").read_text(encoding="utf-8")
+    missing = [stage.name for stage in stacks.find(name).stages if f"`{stage.name}`" not in text + others]
+    assert not missing, f"docs/stacks/{name}.md does not describe the stages {missing}"
+
+
+@pytest.mark.parametrize("setting", CONTROL_PLANE, ids=lambda s: f"{s.component}.{s.name}")
+def test_every_setting_of_the_control_plane_stands_with_its_default(setting: Setting) -> None:
+    row = _row((ROOT / "docs" / "simulator.md").read_text(encoding="utf-8"), setting)
+    assert f"| {_shown(setting)} |" in row
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_every_setting_of_a_stack_stands_on_its_page_with_its_default(name: str) -> None:
+    page = (ROOT / "docs" / "stacks" / f"{name}.md").read_text(encoding="utf-8")
+    wrong = [s.name for s in stacks.find(name).settings if f"| {_shown(s)} |" not in _row(page, s)]
+    assert not wrong, f"docs/stacks/{name}.md lacks, or has another default for, {wrong}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_link_is_broken(page: Path) -> None:
+    broken = []
+    for link in _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("table", ["times.csv", "pods.csv", "summary.csv"])
+def test_every_column_is_described(study: Path, table: str) -> None:
+    section = STUDY.partition(f"\n## {table}\n")[2].partition("\n## ")[0]
+    columns = (study / table).read_text(encoding="utf-8").splitlines()[0].split(",")
+    trial = json.loads(next((study / "trials").glob("*/trial.json")).read_text(encoding="utf-8"))
+    params = {text for name in trial["params"] for text in (name, f"param_{name}")} - {"pods"}
+    missing = [column for column in columns if column not in params and f"`{column}`" not in section]
+    assert not missing, f"docs/study.md does not describe {missing} of {table}"
+
+
+def test_every_field_of_the_json_files_is_described(study: Path) -> None:
+    trial = json.loads(next((study / "trials").glob("*/trial.json")).read_text(encoding="utf-8"))
+    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    assert not [field for field in {**trial, **document} if f"`{field}`" not in STUDY]
+
+
+def test_every_file_of_a_study_is_named(study: Path) -> None:
+    names = {path.name for path in study.rglob("*") if path.is_file()}
+    assert not [name for name in names if name not in STUDY]
+
+
+def test_the_polars_example_works(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [example] = re.findall(r"^```python\n(.*?)^```$", STUDY, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(study.parents[1])
+    exec(compile(example, "docs/study.md", "exec"), {})
+    assert "time_to_start_s" in capsys.readouterr().out
+
+
+def test_the_readmes_scenario_can_be_run(tmp_path: Path) -> None:
+    [example] = re.findall(r"^```yaml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
+    known = {name: stacks.find(name).settings for name in stacks.names()}
+    trials = expand(
+        read(str(tmp_path / "mine.yaml")), on="sim", stacks=known, pick_setups=None, pick_stacks=None, sets={},
+        repeat=None, seed=None,
+    )  # fmt: skip
+    assert len(example.splitlines()) == 10
+    assert len(trials) == 12  # as the text below it says

@@ -1,0 +1,115 @@
+"""One real control plane for all tests that only use it, kept by a keeper; its state is in a folder of this session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.clusters.local import kept, programs
+from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.stages import default_stages
+
+SOURCE = Path(kept.__file__).parents[3]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of the person who runs the tests are none of our business. Binaries are: the cache stays theirs."""
+    home = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        yield home
+
+
+@pytest.fixture(scope="session")
+def binaries() -> dict[str, Path]:
+    return ensure_binaries([*programs.CONTROL_PLANE, programs.KUBECTL])
+
+
+@pytest.fixture(scope="session")
+def cluster(binaries: dict[str, Path]) -> Iterator[kept.Kept]:
+    found = kept.up("shared", Wish(stages=default_stages()), binaries)
+    yield found
+    kept.down("shared")
+
+
+Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def kubectl(cluster: kept.Kept, binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """kubectl as the user runs it, with nothing but our kubeconfig."""
+    surroundings = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))}
+
+    def run(*args: str, given: str = "", identity: str = "seatrial") -> subprocess.CompletedProcess[str]:
+        command = [str(binaries["kubectl"]), "--kubeconfig", str(cluster.kubeconfig(identity)), *args]
+        return subprocess.run(
+            command, input=given, text=True, capture_output=True, timeout=60, check=True, env=surroundings
+        )
+
+    return run
+
+
+Seatrial = Callable[..., "subprocess.CompletedProcess[str]"]
+
+_MAIN = """
+import sys
+from seatrial.cli.cluster import cluster_app
+from seatrial.model.errors import SeatrialError
+try:
+    cluster_app()
+except SeatrialError as error:
+    print("\\n".join(error.lines()), file=sys.stderr)
+    sys.exit(error.exit_status)
+"""
+
+
+@pytest.fixture(scope="session")
+def seatrial_cluster() -> Seatrial:
+    """`seatrial cluster …` in a process of its own."""
+
+    def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _MAIN, *args],
+            env=python_env(**env), text=True, capture_output=True, timeout=1800, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def python_env(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SOURCE), **more}
+
+
+def start_python(script: str) -> subprocess.Popen[str]:
+    """A process that runs the script with our package, for tests that kill it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], env=python_env(), text=True, stdout=subprocess.PIPE
+    )
+
+
+def eventually(holds: Callable[[], bool], within_s: float = 10.0) -> bool:
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return holds()
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., bool]:
+    return eventually
+
+
+@pytest.fixture(name="start_python")
+def start_python_fixture() -> Callable[[str], subprocess.Popen[str]]:
+    return start_python

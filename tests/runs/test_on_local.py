@@ -1,0 +1,113 @@
+"""The same scenario on the simulator and on a real control plane."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import Seatrial
+from tests.runs.conftest import SCENARIO, processes_of
+
+pytestmark = pytest.mark.local
+
+
+def _trial(out: Path) -> dict[str, object]:
+    document: dict[str, object] = json.loads(next((out / "trials").glob("*/trial.json")).read_text())
+    return document
+
+
+@pytest.fixture
+def ran(seatrial: Seatrial, tmp_path: Path) -> Path:
+    """The small scenario on both; the folder with `sim` and `local`."""
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    for on in ("sim", "local"):
+        done = seatrial("run", "small.yaml", "--on", on, "-o", on)
+        assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_a_run_on_local_gives_what_a_run_on_the_simulator_gives(ran: Path, own_state: Path) -> None:
+    for name in ("times.csv", "pods.csv", "summary.csv"):
+        sim, local = (pl.read_csv(ran / on / name) for on in ("sim", "local"))
+        assert sim.columns == local.columns
+        assert sim.height == local.height
+    assert {p.name for p in (ran / "sim").iterdir()} == {p.name for p in (ran / "local").iterdir()}
+    times = pl.read_csv(ran / "local" / "times.csv")
+    stages = ["submitted_s", "created_s", "pods_created_s", "scheduled_s", "running_s", "finished_s", "completed_s"]
+    for earlier, later in zip(stages, stages[1:], strict=False):
+        # A client's own stamp and the server's may differ by what the two clocks are read apart.
+        assert ((times[later] - times[earlier]) > -0.005).all(), (earlier, later)
+    pods = pl.read_csv(ran / "local" / "pods.csv")
+    assert pods["node"].is_in(["fake-0", "fake-1", "fake-2"]).all()
+    assert (pods["time_to_start_s"] > 0.69).all()
+    assert ((times["run_s"] > 1.9) & (times["run_s"] < 4)).all()
+    assert not processes_of(own_state)
+    assert not list(own_state.rglob("*.key"))
+
+
+def test_a_trial_on_local_says_how_far_its_times_can_be_trusted(ran: Path) -> None:
+    trial = _trial(ran / "local")
+    validity = trial["validity"]
+    assert isinstance(validity, dict)
+    assert validity["objects_created"] == validity["objects_seen"] == 12
+    against = validity["watch_against_audit"]
+    assert against["transitions"] == 12 * 6, "Job created and completed; pod created, bound, running, finished"
+    assert 0 < against["median_ms"] <= against["p99_ms"] < 1000
+    errors = {source["name"]: source["error_ns"] for source in trial["sources"]}  # type: ignore[attr-defined]
+    assert errors["audit"] < errors["watch"] == pytest.approx(against["p99_ms"] * 1e6, abs=1)
+    assert list((ran / "local").glob("trials/*/metrics/kube-apiserver-*.txt.gz"))
+    assert not [p for p in (ran / "local").rglob("*") if "key" in p.name or "kubeconfig" in p.name], "no secrets"
+
+
+def test_nodes_can_be_added_cordoned_and_removed_while_the_run_goes_on(seatrial: Seatrial, tmp_path: Path) -> None:
+    text = (
+        SCENARIO.split("steps:")[0]
+        + """steps:
+  - submit: {name: large, count: 2, duration: 1s, requests: {cpu: 12}}
+  - pause: 2s
+  - nodes: {add: {name: big, count: 1, capacity: {cpu: 32, memory: 64Gi}}}
+  - wait: {for: completed, timeout: 1m}
+  - nodes: {cordon: big}
+  - submit: {name: again, count: 1, duration: 1s, requests: {cpu: 12}}
+  - pause: 3s
+  - expect: ["completed == 2"]
+  - nodes: {uncordon: big}
+  - wait: {for: completed, timeout: 1m}
+  - submit: {name: long, count: 1, duration: 10m, requests: {cpu: 12}}
+  - wait: {for: running, timeout: 1m}
+  - delete: {of: [long]}
+  - wait: {for: completed, timeout: 1m}
+  - nodes: {remove: big}
+expect: ["completed == 3", "deleted == 1"]
+"""
+    )
+    (tmp_path / "nodes.yaml").write_text(text)
+    done = seatrial("run", "nodes.yaml", "--on", "local", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    pods = pl.read_csv(tmp_path / "out" / "pods.csv")
+    assert pods["node"].unique().to_list() == ["big-0"]
+
+
+def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial, tmp_path: Path) -> None:
+    done = seatrial("run", "many-small-jobs", "--on", "local", "--setup", "kind", "-o", "out")
+    assert done.returncode == 3
+    assert "kubelets" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_kept_cluster_can_be_used_and_is_left_as_it_was(seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    up = seatrial("cluster", "up", "mine")
+    assert up.returncode == 0, up.stderr
+    try:
+        for out in ("one", "two"):
+            done = seatrial("run", "small.yaml", "--on", "local", "--cluster", "mine", "-o", out)
+            assert done.returncode == 0, done.stderr
+    finally:
+        assert seatrial("cluster", "down", "mine").returncode == 0
+    missing = seatrial("run", "small.yaml", "--on", "local", "--cluster", "mine", "-o", "three")
+    assert missing.returncode == 3
+    assert "seatrial cluster up mine" in missing.stderr
