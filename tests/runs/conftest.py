@@ -63,9 +63,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield go
     for process in begun:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        with process:  # closes its pipes
+            if process.poll() is None:
+                process.kill()
 
 
 def component_pid(name: str, within: float = 60.0) -> int:

@@ -25,7 +25,8 @@ SMALL_DOCUMENT = from_text(SMALL, "s.yaml").document
 
 # Where the page describes each part of the schema.
 HEADINGS = {
-    "": "The top level", "Group": "Node groups", "PodDelays": "Pod delays", "Setup": "Set-ups", "Client": "Client", "Component": "Components",
+    "": "The top level", "Group": "Node groups", "Existing": "Existing nodes", "PodDelays": "Pod delays",
+    "Setup": "Set-ups", "Client": "Client", "Component": "Components",
     "Settings": "Settings", "EqualQps": "Equal QPS", "Phase": "Phases", "Submit": "Submit", "Wait": "Wait",
     "Pause": "Pause", "Nodes": "Nodes", "Delete": "Delete",
 }  # fmt: skip

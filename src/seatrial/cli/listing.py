@@ -16,13 +16,14 @@ def stacks() -> None:
     from rich.table import Table
 
     from seatrial import stacks as known
+    from seatrial.model.settings import shown
 
     table = Table("stack", "what it is", "own stages", "own settings", box=None, pad_edge=False)
     for name in known.names():
         stack = known.find(name)
         plain = {stage.name for stage in known.find("default").stages}
         own = ", ".join(stage.name for stage in stack.stages if stage.name not in plain)
-        settings = ", ".join(f"{s.component}.{s.name}={s.default}" for s in stack.settings)
+        settings = ", ".join(f"{s.component}.{s.name}={shown(s)}" for s in stack.settings)
         table.add_row(name, stack.about, own or "-", settings or "-")
     Console().print(table)
 

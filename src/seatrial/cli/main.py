@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import listing, report, run
+from seatrial.cli import clean, doctor, listing, report, run
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -41,6 +41,8 @@ app.command("report")(report.report)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)
+app.command("doctor")(doctor.doctor)
+app.command("clean")(clean.clean)
 app.add_typer(cluster_app, name="cluster")
 
 

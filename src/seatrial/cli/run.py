@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
 from seatrial.model.errors import UsageProblem
-from seatrial.model.plan import Target
+from seatrial.model.plan import Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
 
@@ -36,6 +40,12 @@ def run(
     cluster: str = typer.Option(
         "", "--cluster", metavar="NAME", help="With --on local: a kept cluster, not a fresh one."
     ),
+    context: str = typer.Option(
+        "", "--context", metavar="NAME", help="With --on kubeconfig: the context to use; none is picked by default."
+    ),
+    kubeconfig: Path | None = typer.Option(
+        None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
+    ),
     binaries: Path | None = typer.Option(
         None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
     ),
@@ -50,6 +60,7 @@ def run(
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import check_never_fits, expand, parse_sets, read
+    from seatrial.study.directory import left_behind
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
@@ -63,7 +74,9 @@ def run(
             source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
         )
     )
-    place = Target(cluster, str(binaries.absolute()) if binaries else "")
+    place = _target(on, cluster, binaries, context, kubeconfig)
+    if on == "kubeconfig":
+        place = _attach(place, checked.trials)
     asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
     trials = [dataclasses.replace(trial, target=place) for trial in checked.trials]
     words = Console(stderr=True, highlight=False)
@@ -75,11 +88,15 @@ def run(
     if on == "local":
         _prepare(place)
     interruption.listen()
-    with Progress(len(trials), words) as progress:
-        result = run_study(
-            source.name, source.document, trials, asked, target, progress,
-            force=force, jobs=jobs, reporting=progress.say,
-        )  # fmt: skip
+    try:
+        with Progress(len(trials), words) as progress:
+            result = run_study(
+                source.name, source.document, trials, asked, target, progress,
+                force=force, jobs=jobs, reporting=progress.say,
+            )  # fmt: skip
+    finally:
+        for line in left_behind(target):
+            words.print(line, soft_wrap=True, markup=False)
     if result.outcomes:
         summary_table(target, Console())
     for file in result.files:
@@ -90,7 +107,29 @@ def run(
         words.print(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
         )
+        _leave_at_once(result.exit_status)
     raise typer.Exit(result.exit_status)
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """Everything is written and closed; taking a million simulated objects apart would keep the user for half a second."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _target(on: str, cluster: str, binaries: Path | None, context: str, kubeconfig: Path | None) -> Target:
+    if (context or kubeconfig) and on != "kubeconfig":
+        raise UsageProblem(f"--context and --kubeconfig do not go with --on {on}", "add --on kubeconfig")
+    files = (str(file.expanduser().absolute()) if file else "" for file in (binaries, kubeconfig))
+    return Target(cluster, next(files), context, next(files))
+
+
+def _attach(place: Target, trials: Sequence[Trial]) -> Target:
+    """Everything about a foreign cluster that can be wrong is said before anything is made, there or here."""
+    from seatrial.clusters.attached.preparing import prepare
+
+    return prepare(place, trials)
 
 
 def _prepare(place: Target) -> None:

@@ -36,7 +36,7 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
             "name": name,
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
                        "type": "kwok", GROUP_LABEL: group.name, **group.labels, **labels},
-            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints]},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "nodeInfo": _NODE_INFO,

@@ -141,6 +141,9 @@ class LiveCluster:
                 for resource, name in self._names[number]:
                     await self.client.delete(resource, name, self.namespace)
 
+    def target(self) -> dict[str, Any]:
+        return {}
+
     def node_spans(self) -> list[dict[str, Any]]:
         return [span for span in self._spans if span["count"]]
 

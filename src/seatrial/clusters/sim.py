@@ -97,6 +97,9 @@ class SimCluster:
             if phase in phases and not self.ledger.has_reached(number, done["deleted"]):
                 self._sim.delete(number)
 
+    def target(self) -> dict[str, Any]:
+        return {}
+
     def node_spans(self) -> list[dict[str, Any]]:
         return [span for span in self._spans if span["count"]]
 

@@ -12,6 +12,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,6 +27,7 @@ class Section:
     def __init__(self, file: Path, node: yaml.MappingNode) -> None:
         self.file = file
         self.place = f"{file}:{node.start_mark.line + 1}"
+        self.node = node
         self._nodes = {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
     def where(self, *keys: str) -> str:
@@ -143,6 +145,49 @@ class Kubeconfig:
     def user(self, context: Section) -> tuple[str, Section | None]:
         """The user of a context; None where the context has none and the server is asked anonymously."""
         return _referred("user", context, self.users) if context.text("user") else ("", None)
+
+    def alone(self, name: str) -> dict[str, Any]:
+        """A kubeconfig with this context and nothing else, for a program of ours that must act as the same user.
+
+        As written, so that plugins and token files still work; but it may stand anywhere, so paths become absolute.
+        """
+        _, context = self.context(name)
+        cluster_name, cluster = self.cluster(context)
+        user_name, user = self.user(context)
+        users = [{"name": user_name, "user": _plain(user)}] if user is not None else []
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": cluster_name, "cluster": _plain(cluster)}],
+            "users": users,
+            "contexts": [{"name": name, "context": _plain(context)}],
+            "current-context": name,
+        }
+
+
+_PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+def _plain(section: Section) -> dict[str, Any]:
+    data: dict[str, Any] = _data(section.node)
+    for key in _PATHS:
+        if data.get(key):
+            data[key] = str((section.file.parent / Path(data[key]).expanduser()).absolute())
+    plugin = data.get("exec")
+    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+        plugin["command"] = str((section.file.parent / plugin["command"]).absolute())
+    return data
+
+
+def _data(node: yaml.Node) -> Any:
+    """Scalars stay text, as we read them: a token of digits is no number."""
+    if isinstance(node, yaml.MappingNode):
+        return {str(key.value): _data(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_data(item) for item in node.value]
+    if node.tag == "tag:yaml.org,2002:null":
+        return None
+    return str(node.value).lower() == "true" if node.tag == "tag:yaml.org,2002:bool" else str(node.value)
 
 
 def _referred(kind: str, context: Section, found: Mapping[str, Section]) -> tuple[str, Section]:

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 
 from seatrial.kube.errors import BadAnswer
 
+ONE = ord("1")  # of HTTP/1.1
 LONGEST_HEAD = 1 << 16  # bytes; more is not an API server
 
 
@@ -29,6 +30,15 @@ class Head:
             self.code = int(head[9:12])
         except ValueError:
             raise BadAnswer(f"no status code in {head[:40]!r}") from None
+        self.reason, self.retry_after, self.chunked, self.close = "", -1.0, False, False
+        # Nearly all answers are a success with a length, written as Go writes it; the rest is read with more care.
+        length = _field(head, b"\r\nContent-Length: ") if self.code < 300 else None
+        if length is not None and length.isdigit() and b"\r\nConnection:" not in head and head[7] == ONE:
+            self.length = int(length)
+        else:
+            self._read(head)
+
+    def _read(self, head: bytes) -> None:
         self.reason = head[13 : head.find(b"\r\n")].decode("latin-1")
         fields = head.lower()
         length = _field(fields, b"\r\ncontent-length:")
@@ -40,12 +50,10 @@ class Head:
         coding = None if self.length >= 0 else _field(fields, b"\r\ntransfer-encoding:")
         self.chunked = coding is not None and b"chunked" in coding
         connection = _field(fields, b"\r\nconnection:")
-        if connection is not None:
-            self.close = b"close" in connection
-        else:
-            self.close = head.startswith(b"HTTP/1.0")
+        self.close = head[7] != ONE if connection is None else b"close" in connection
         wait = None if self.code < 300 else _field(fields, b"\r\nretry-after:")
-        self.retry_after = -1.0 if wait is None else _seconds(wait)
+        if wait is not None:
+            self.retry_after = _seconds(wait)
         if self.code in (204, 304):
             self.length, self.chunked = 0, False
 

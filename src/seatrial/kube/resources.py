@@ -75,10 +75,15 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     keep: bool = True  # the answer's body, that is; errors keep theirs anyway
     timeout: float = 0.0  # 0: the client's
     again: str = RESEND
-    object_path: str = ""  # where to look for what a create made
+    name: str = ""  # of what a create makes
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    @property
+    def object_path(self) -> str:
+        """Where to look for what a create made."""
+        return f"{self.path}/{quote(self.name, safe='')}"
 
 
 def get(resource: Resource, name: str, namespace: str = "", *, subresource: str = "", **query: object) -> Request:
@@ -96,20 +101,9 @@ def create(
 ) -> Request:
     """Without a name (generateName, or a review) a lost answer cannot be settled, so the request is never resent."""
     path = resource.path(namespace) if not subresource else resource.path(namespace, name, subresource)
-    again, object_path = NEVER, ""
-    if name and not subresource:
-        again, object_path = SETTLE, resource.path(namespace, name)
+    again = SETTLE if name and not subresource else NEVER
     return Request(
-        "create",
-        _plural(resource, subresource),
-        "POST",
-        path,
-        encode(body),
-        "application/json",
-        keep,
-        0.0,
-        again,
-        object_path,
+        "create", _plural(resource, subresource), "POST", path, encode(body), "application/json", keep, 0.0, again, name
     )
 
 

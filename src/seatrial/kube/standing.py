@@ -57,9 +57,11 @@ async def standing(client: Client) -> Standing:
     return Standing(said.status.user_info.username, tuple(said.status.user_info.groups), off)
 
 
-async def allowed(client: Client, verb: str, resource: Resource, namespace: str = "") -> bool:
+async def allowed(client: Client, verb: str, resource: Resource, namespace: str = "", subresource: str = "") -> bool:
     """Whether we may do this; without a namespace, in all of them."""
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+    if subresource:
+        attributes["subresource"] = subresource
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -126,7 +126,7 @@ class _Watch(Generic[T]):
             stream.begin(client.encode(request, fields))
             async with asyncio.timeout(client.timeout):
                 head = await stream.head
-            code, reason = head.code, head.reason
+            code, reason = head.code, "" if head.code == 200 else head.reason
             if code != 200:
                 await self._refused(head, stream.refusal, str(request))
             self._joined(stream.last)

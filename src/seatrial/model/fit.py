@@ -28,6 +28,8 @@ def why_nowhere(groups: Iterable[NodeGroup], shape: PodShape) -> str | None:
     """None if an empty node of some group could take the pod, else what stands against it, group by group."""
     reasons: list[str] = []
     for group in groups:
+        if group.existing:
+            return None  # what those nodes have is known only there
         short = lacking(group.capacity, shape.requests)
         if not admits(group, shape):
             reasons.append(f"{group.name}: labels or taints keep it off")

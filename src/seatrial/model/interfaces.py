@@ -80,6 +80,9 @@ class Cluster(Protocol):
 
     async def delete(self, what: Delete) -> None: ...
 
+    def target(self) -> dict[str, Any]:
+        """Where what it makes can be found and removed, for trial.json; empty if all of that goes with the trial."""
+
     def node_spans(self) -> list[dict[str, Any]]:
         """Which nodes were there from when to when, for trial.json."""
 

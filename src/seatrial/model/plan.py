@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.model.selectors import Term
 from seatrial.model.units import HOUR
 
 Amounts = Mapping[str, int]  # resource name → integer amount, see `units`
@@ -53,7 +54,10 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes alike, named `NAME-0` …; `kubelet` nodes run containers, the others are fake and follow `create` and `start`."""
+    """Nodes alike, named `NAME-0` …; `kubelet` nodes run containers, the others are fake and follow `create` and `start`.
+
+    With `existing` (a label selector) nothing is made: these nodes are there, and how many and how large is found out there.
+    """
 
     name: str
     count: int
@@ -63,6 +67,7 @@ class NodeGroup:
     kubelet: bool = False
     create: Span = Span()  # bound → container being created
     start: Span = Span()  # container being created → running
+    existing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class PodShape:
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
     spread: bool = False  # preferred anti-affinity by host name among the pods of one workload
+    terms: tuple[Term, ...] = ()  # required: labels of existing nodes
+    image: str = ""  # what real containers run; fake nodes run none
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +220,7 @@ class Target:
     binaries: str = ""  # a folder with ready-made programs
     context: str = ""  # of the kubeconfig
     kubeconfig: str = ""  # a file instead of the usual ones
+    server: str = ""  # found out before the first trial, for the record
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from seatrial.model.plan import Scalar
-from seatrial.model.units import MILLISECOND, SECOND
+from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND, format_duration
 
 # How much an `equal` QPS may burst: client-go's own defaults (50/100, 20/30, 100/200) are at or below this ratio.
 EQUAL_BURST_RATIO = 2
@@ -29,10 +29,19 @@ class Setting:
 CONTROL_PLANE: tuple[Setting, ...] = (
     Setting("kube-scheduler", "qps", 50, "client requests per second (clientConnection.qps)"),
     Setting("kube-scheduler", "burst", 100, "client burst (clientConnection.burst)"),
+    Setting("kube-scheduler", "cycle", 450 * MICROSECOND, "model: what every pod's cycle takes", kind="duration"),
+    Setting("kube-scheduler", "cycle-per-node", 2 * MICROSECOND, "model: and every node looked at", kind="duration"),
     Setting("kube-controller-manager", "qps", 20, "client requests per second, per controller (--kube-api-qps)"),
     Setting("kube-controller-manager", "burst", 30, "client burst, per controller (--kube-api-burst)"),
     Setting("kube-controller-manager", "job-syncs", 5, "Jobs synced side by side (--concurrent-job-syncs)"),
     Setting("kwok", "parallelism", 4, "stages played side by side (podPlayStageParallelism)"),
+    Setting(
+        "pod",
+        "image",
+        "busybox",
+        "on existing nodes: an image with `sleep`, which runs as long as a pod should",
+        kind="text",
+    ),
     # The simulator's kubelet; docs/simulator.md says how the figures were found.
     Setting(
         "kubelet",
@@ -46,6 +55,20 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "kubelet", "machine-cores", 0, "model: cores of one machine that all nodes share; 0: each node has its own"
     ),
 )
+
+
+# The processes of a real control plane. Beside the table they take any flag by its name, `args` and `feature-gates`.
+PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+
+def is_flag(component: str, name: str) -> bool:
+    """A setting that only a real process understands; simulated models pass it over."""
+    return component in PROCESSES and (name.startswith("--") or name in ("args", "feature-gates"))
+
+
+def shown(setting: Setting) -> str:
+    """The default as a scenario would have it."""
+    return format_duration(int(setting.default)) if setting.kind == "duration" else str(setting.default)
 
 
 def resolve(

@@ -25,9 +25,20 @@ from seatrial.model.units import SECOND
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import LONGEST_DURATION
 from seatrial.scenario.places import Path, Source
-from seatrial.scenario.schema import ACTIONS, DeletePart, Group, NodesPart, PhasePart, SubmitPart, WaitPart, phase_name
+from seatrial.scenario.schema import (
+    ACTIONS,
+    DeletePart,
+    Existing,
+    Group,
+    NodesPart,
+    PhasePart,
+    SubmitPart,
+    WaitPart,
+    phase_name,
+)
 
 MOST_PODS = 2**31 - 1  # pods of a trial are numbered in 32 bits
+EXISTING = "existing"  # the group of nodes that are there already
 DEFAULT_PODS = 110  # of a node, as the kubelet has it
 
 
@@ -42,6 +53,12 @@ def node_group(part: Group) -> NodeGroup:
         part.pods.create,
         part.pods.start,
     )
+
+
+def node_groups(part: list[Group] | Existing) -> tuple[NodeGroup, ...]:
+    if isinstance(part, Existing):
+        return (NodeGroup(EXISTING, 0, {}, existing=part.existing),)
+    return tuple(node_group(group) for group in part)
 
 
 def expectations(source: Source, texts: Iterable[str], path: Path) -> tuple[Expectation, ...]:
@@ -164,12 +181,18 @@ class StepBuilder:
         if known is None:
             what = f"set-up '{self.setup}' has no node group '{group}' at this point"
             self.wrong((*path, change), what, remedy_for(group, self.groups))
+        elif known.existing:
+            what = f"set-up '{self.setup}' stands on existing nodes, which are never changed"
+            self.wrong((*path, change), what, "change only nodes that the scenario makes")
         elif part.count is not None and part.count > known.count:
             what = f"{part.count} nodes of '{group}', which has {known.count}"
             self.wrong((*path, "count"), what, f"write {known.count} or less")
         return Nodes(name, change, group, part.count)
 
     def add(self, path: Path, part: Group) -> None:
+        if any(group.existing for group in self.groups.values()):
+            what = f"set-up '{self.setup}' stands on existing nodes, and its pods go nowhere else"
+            self.wrong((*path, "add"), what, "remove the step, or list nodes to make instead of `existing`")
         if part.name in self.groups:
             what = f"there is a node group '{part.name}' already"
             self.wrong((*path, "add", "name"), what, "give the new nodes a name of their own")

@@ -59,7 +59,7 @@ def _contradictions(source: Source, data: Any, known: Known, path: Path) -> list
 def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[str]) -> dict[str, list[str]]:
     """What may be referred to, gathered from a document that may be wrong in any way."""
     nodes = data.get("nodes")
-    entries = nodes if isinstance(nodes, dict) else {"": nodes}
+    entries = nodes if isinstance(nodes, dict) and not isinstance(nodes.get("existing"), str) else {"": nodes}
     groups = [group for entry in entries.values() if isinstance(entry, list) for group in entry]
     submits: list[str] = []
     for _, name, action, body in _phases(data.get("steps")):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
-from seatrial.scenario.building import StepBuilder, expectations, node_group
+from seatrial.scenario.building import StepBuilder, expectations, node_groups
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
@@ -144,7 +144,7 @@ class _Planning:
 
     def groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: Path = ("nodes", entry) if entry else ("nodes",)
-        groups = tuple(node_group(group) for group in self.part.nodes[entry])
+        groups = node_groups(self.part.nodes[entry])
         names = [group.name for group in groups]
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -194,8 +194,8 @@ class _Planning:
         return next(iter(self.nodes)) if named is None else named
 
     def on_fake_nodes(self, stacks: Sequence[str], setups: Sequence[Setup]) -> list[Setup]:
-        """Set-ups called after the stacks, on the first nodes without kubelets (the first, if all have them)."""
-        fake = (name for name, groups in self.nodes.items() if not any(group.kubelet for group in groups))
+        """Set-ups called after the stacks, on the first fake nodes (on the first of all, if there are none)."""
+        fake = (name for name, groups in self.nodes.items() if not any(g.kubelet or g.existing for g in groups))
         entry = next(fake, next(iter(self.nodes)))
         client = next((setup.client for setup in setups if setup.nodes is self.nodes[entry]), None)
         made = [self.setup(stack, stack, entry, self.part.client) for stack in stacks]

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, Wit
 from pydantic_core import PydanticCustomError
 
 from seatrial.model.plan import Scalar, Span, Taint, Toleration
+from seatrial.model.selectors import parse_selector
 from seatrial.model.units import HOUR, parse_duration, parse_quantity, parse_rate
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.scalars import spell
@@ -189,6 +190,14 @@ def toleration(value: Any) -> Toleration:
     return Toleration(name, "Equal" if equals else "Exists", content, _effect(effect) if colon else "")
 
 
+def selector(value: Any) -> str:
+    """A label selector, kept as it is written: the server understands it as it is."""
+    if not isinstance(value, str):
+        raise wrong(f"{shown(value)} is not a label selector", 'write it in quotes, like "pool=batch,!spot"')
+    _of_units(parse_selector, value)
+    return value
+
+
 def _effect(effect: str) -> str:
     if effect not in EFFECTS:
         raise wrong(f"unknown effect '{effect}'", remedy_for(effect, EFFECTS))
@@ -289,6 +298,7 @@ CapacityMap = Annotated[
 ]
 TaintText = Annotated[Any, BeforeValidator(taint), _string("^[^:=]+(=[^:]*)?:.+$", "key=value:NoSchedule")]
 TolerationText = Annotated[Any, BeforeValidator(toleration), _string("^.+$", "key=value:NoSchedule", "key", "*")]
+SelectorText = Annotated[str, BeforeValidator(selector), _string("^.+$", "pool=batch", "pool in (a, b),!spot")]
 LabelText = Annotated[str, BeforeValidator(label), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
 ScalarValue = Annotated[Any, BeforeValidator(scalar), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Text = Annotated[str, BeforeValidator(text)]

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
@@ -30,6 +39,7 @@ from seatrial.scenario.notation import (
     PlainName,
     Rate,
     ScalarValue,
+    SelectorText,
     SpanText,
     TaintText,
     Text,
@@ -105,6 +115,12 @@ class Group(Part):
         if written.get("kubelet") is True and "pods" in written:
             return [Found("pods", "a kubelet takes the time it takes", "remove `pods`, or `kubelet: true`")]
         return []
+
+
+class Existing(Part):
+    """Nodes that are there already, on a cluster of a kubeconfig."""
+
+    existing: SelectorText = Field(description="Label selector of nodes to place pods on; nothing is created.")
 
 
 class ClientPart(Part):
@@ -332,15 +348,23 @@ StepPart = Annotated[
 
 
 def _entries(value: Any) -> Any:
-    """A plain list of groups is the one entry of a mapping."""
-    return {"": value} if isinstance(value, list) else value
+    """A plain list of groups, or `existing` alone, is the one entry of a mapping."""
+    alone = isinstance(value, list) or (isinstance(value, dict) and isinstance(value.get("existing"), str))
+    return {"": value} if alone else value
+
+
+def _kind_of_entry(value: Any) -> str:
+    return "existing" if isinstance(value, dict) and "existing" in value else "groups"
 
 
 Groups = Annotated[list[Group], Field(min_length=1)]
+Entry = Annotated[
+    Annotated[Groups, Tag("groups")] | Annotated[Existing, Tag("existing")], Discriminator(_kind_of_entry)
+]
 NodeEntries = Annotated[
-    dict[str, Groups],
+    dict[str, Entry],
     Field(min_length=1),
-    BeforeValidator(_entries, json_schema_input_type=Groups | dict[str, Groups]),
+    BeforeValidator(_entries, json_schema_input_type=Groups | Existing | dict[str, Groups | Existing]),
 ]
 ParamValues = Annotated[
     list[ScalarValue],
@@ -362,7 +386,7 @@ class ScenarioPart(Part):
     params: dict[ParamName, ParamValues] = Field(
         {}, description="Values to use as ${name}; a list makes one trial per value."
     )
-    nodes: NodeEntries = Field(description="Groups of nodes, or name → groups where set-ups differ in them.")
+    nodes: NodeEntries = Field(description="Groups of nodes, or {existing: SELECTOR}, or name → one of both.")
     stacks: Annotated[list[Annotated[Text, one_of("stack")]], Field(min_length=1)] | None = Field(
         None, description="Stacks to compare on the same nodes: short for one set-up per stack."
     )

@@ -38,7 +38,7 @@ def check(source: Source, data: Mapping[str, Any], stacks: Stacks) -> list[Mista
 
 def _check_part(source: Source, part: Any, path: Path, known: Iterable[Setting], where: str) -> list[Mistake]:
     found: list[Mistake] = []
-    by_component: dict[str, dict[str, Setting]] = {}
+    by_component: dict[str, dict[str, Setting]] = {process: {} for process in table.PROCESSES}
     for setting in known:
         by_component.setdefault(setting.component, {})[setting.name] = setting
     for component, values in part.items() if isinstance(part, dict) else []:
@@ -55,8 +55,16 @@ def _check_part(source: Source, part: Any, path: Path, known: Iterable[Setting],
 
 
 def _check_value(source: Source, path: Path, known: Mapping[str, Setting], name: str, value: Any) -> list[Mistake]:
+    component = str(path[-2])
+    if table.is_flag(component, name):
+        if isinstance(value, str | int | float):
+            return []
+        return [
+            source.mistake(
+                path, f"{notation.shown(value)} is no value for a flag", "write text, a number, true or false"
+            )
+        ]
     if name not in known:
-        component = path[-2]
         return [source.mistake(path, f"unknown setting '{name}' of {component}", remedy_for(name, known), key=True)]
     try:
         parsed(known[name], value)
@@ -104,4 +112,6 @@ def resolved(
             for name, value in values.items():
                 if (component, name) in known:
                     given.setdefault(component, {})[name] = parsed(known[component, name], value)
+                elif table.is_flag(component, name):
+                    given.setdefault(component, {})[name] = value
     return table.resolve(known.values(), qps, given)

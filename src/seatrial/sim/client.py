@@ -39,6 +39,7 @@ class Submitter:
         self._start = self._first = self._last = kernel.now
         self._sent = self._answered = 0
         self._round_at = kernel.now
+        self._planned = 0  # of rounds: those that are sent or wait for the client's rate
         self._due: list[int] | None = None if load.due is None else load.due.tolist()
 
     def begin(self) -> None:
@@ -72,10 +73,11 @@ class Submitter:
             due = self._due
             wanted = due[-1] if due else self._last - self._first
             self._done(Tally(self._load.phase, self._load.count, wanted, self._last - self._first))
-        elif self._due is None and self._answered == self._sent:
+        elif self._due is None and self._answered == self._planned:
             self._kernel.at(self._round_at + self._load.pace.every, self._round)
 
     def _round(self, _: object) -> None:
         self._round_at = self._kernel.now
-        for _item in range(min(self._load.pace.size, self._load.count - self._sent)):
-            self._send(False)
+        for _item in range(min(self._load.pace.size, self._load.count - self._planned)):
+            self._planned += 1
+            self._kernel.at(self._bucket.slot(self._kernel.now), self._send, False)

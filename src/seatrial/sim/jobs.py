@@ -211,8 +211,9 @@ class Jobs:
     # events, through the same bucket, one after another
 
     def _event(self) -> None:
-        self._events += 1
-        if not self._sending:
+        """Without a limit nobody feels it."""
+        self._events += self._client.limited
+        if not self._sending and self._events:
             self._send_event(None)
 
     def _send_event(self, _: object) -> None:

@@ -6,6 +6,7 @@ Each mechanism is a part with callbacks; this module is only the wiring between 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 from seatrial.model.barrier import Barrier
@@ -13,7 +14,7 @@ from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import COMPLETED, CREATED, DELETED, FINISHED, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
-from seatrial.model.randomness import scalars
+from seatrial.model.randomness import scalars, stream_seed
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim import pods as pod_state
@@ -46,9 +47,8 @@ class Sim:
     ) -> None:
         self.kernel, self.ledger, self.settings, self.seed = kernel, ledger, settings, seed
         self._submissions = submissions
-        random = scalars(seed)
-        self.api = ApiServer(kernel, seed)
-        self.nodes = Nodes(resources, random)
+        self.api = ApiServer(kernel, stream_seed(seed, {}, 0, "api"))
+        self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
@@ -56,8 +56,8 @@ class Sim:
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
-        self._kwok = Kwok(kernel, self.api, settings["kwok"], random)
-        self._kubelets = Kubelets(kernel, settings["kubelet"], random)
+        self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
+        self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = Client("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
@@ -67,6 +67,10 @@ class Sim:
         self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
         self._running, self._finished = number[RUNNING.name], number[FINISHED.name]
         self._complete, self._deleted = number[COMPLETED.name], number[DELETED.name]
+
+    def stream(self, name: str) -> Random:
+        """A random stream of a part's own."""
+        return scalars(stream_seed(self.seed, {}, 0, name))
 
     # nodes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.model.plan import PodShape, Workload
-from seatrial.model.units import MILLISECOND, format_quantity
+from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
 DURATION_ANNOTATION = "seatrial.dev/duration"
 WORKLOAD_LABEL = "seatrial.dev/workload"
@@ -22,7 +22,7 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
         "backoffLimit": 100,
         "template": {
             "metadata": {"labels": own, "annotations": {DURATION_ANNOTATION: _duration(workload.duration)}},
-            "spec": pod_spec(workload.shape, scheduler),
+            "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.gang:
@@ -35,13 +35,12 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     }
 
 
-def pod_spec(shape: PodShape, scheduler: str = "") -> dict[str, Any]:
-    amounts = {name: format_quantity(amount, name) for name, amount in shape.requests.items()}
+def pod_spec(shape: PodShape, scheduler: str = "", duration: int = 0) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": IMAGE, "resources": {"requests": amounts, "limits": amounts}}],
+        "containers": [_container(shape, duration)],
         "tolerations": [_toleration(t.key, t.operator, t.value, t.effect) for t in shape.tolerations],
     }
     if scheduler:
@@ -56,10 +55,30 @@ def pod_spec(shape: PodShape, scheduler: str = "") -> dict[str, Any]:
     return spec
 
 
+def _container(shape: PodShape, duration: int) -> dict[str, Any]:
+    """A real one has no limit of cpu and memory: under a few millicores a container takes minutes to start."""
+    amounts = {name: format_quantity(amount, name) for name, amount in shape.requests.items()}
+    if not shape.image:
+        return {"name": "main", "image": IMAGE, "resources": {"requests": amounts, "limits": amounts}}
+    limits = {name: amount for name, amount in amounts.items() if name not in ("cpu", "memory")}
+    command = ["sleep", f"{duration / SECOND:g}"]
+    return {
+        "name": "main",
+        "image": shape.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "resources": {"requests": amounts, "limits": limits},
+    }
+
+
 def _affinity(shape: PodShape) -> dict[str, Any]:
     affinity: dict[str, Any] = {}
-    if shape.affinity:
+    if shape.affinity or shape.terms:
         terms = [{"key": key, "operator": "In", "values": list(values)} for key, values in shape.affinity]
+        terms += [
+            {"key": term.key, "operator": term.operator, **({"values": list(term.values)} if term.values else {})}
+            for term in shape.terms
+        ]
         required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     if shape.spread:

@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial import __version__
 from seatrial.model.errors import UsageProblem
-from seatrial.model.plan import Trial
+from seatrial.model.plan import Trial, to_json
 
 FORMAT = 1
 # Everything a study directory holds at its top: what `--force` may remove.
@@ -51,6 +51,7 @@ def describe(
         "seed": trials[0].seed,
         "scenario": document,
         "asked": asked,
+        "target": {key: value for key, value in to_json(trials[0].target).items() if value},
         "trials": [trial.name for trial in trials],
     }
 
@@ -60,7 +61,7 @@ def surroundings() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "versions": {name: version(name) for name in ("numpy", "polars", "matplotlib", "pydantic")},
         "command": ["seatrial", *sys.argv[1:]],
@@ -71,3 +72,17 @@ def write(out: Path, document: dict[str, Any]) -> None:
     part = out / "study.json.part"
     part.write_text(json.dumps(document, indent=1) + "\n")
     part.replace(out / "study.json")
+
+
+def left_behind(out: Path) -> list[str]:
+    """A line per trial whose things in a cluster that stays were not all removed, however it ended."""
+    lines = []
+    for file in sorted(out.glob("trials/*/trial.json")):
+        try:
+            target = json.loads(file.read_text()).get("target") or {}
+        except (OSError, ValueError):
+            continue
+        if target.get("study") and not target.get("removed"):
+            where = target.get("context") or target.get("cluster")
+            lines.append(f"{file.parent.name} left something in {where}; remove it with: seatrial clean -o {out}")
+    return lines

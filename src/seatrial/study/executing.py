@@ -42,7 +42,7 @@ def run_all(trials: Sequence[Trial], out: Path, listener: Listener, jobs: int) -
 
 
 def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_here(trials: Sequence[Trial], out: Path, listener: Listener) -> Iterator[Outcome]:

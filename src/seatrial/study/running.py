@@ -62,7 +62,7 @@ def check(trials: Sequence[Trial]) -> Checked:
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
         _refuse_unknown_stages(trial, stack)
-        why = stack.refuses(trial) or _lacks_kubelets(trial)
+        why = stack.refuses(trial) or _lacks_kubelets(trial) or _lacks_existing(trial)
         if why:
             skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
         else:
@@ -88,6 +88,12 @@ def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
 def _lacks_kubelets(trial: Trial) -> str | None:
     if trial.on != "sim" and any(group.kubelet for group in trial.node_groups()):
         return f"its nodes have kubelets, and --on {trial.on} has only fake ones so far"
+    return None
+
+
+def _lacks_existing(trial: Trial) -> str | None:
+    if trial.on != "kubeconfig" and any(group.existing for group in trial.node_groups()):
+        return f"it stands on existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
     return None
 
 

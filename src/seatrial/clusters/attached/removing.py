@@ -1,0 +1,150 @@
+"""Finds and removes what we made on a cluster: everything with our label, and only that.
+
+Namespaces go first, because what is in them may hold on to nodes; nodes go last, with the leases that KWOK made for them. Every
+deletion names the uid that was found: an object of the same name that somebody made in between is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seatrial.kube import ONCE, ApiProblem, Client, Lost, Request, Resource, Unreachable
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES, delete
+from seatrial.kube.shapes import Object
+from seatrial.observe.observer import STUDY_LABEL
+
+SIDE_BY_SIDE = 16
+POLL_S = 0.2
+NODE_LEASES = "kube-node-lease"
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One object of ours."""
+
+    resource: Resource
+    name: str
+    uid: str
+    study: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind.lower()} {self.name}"
+
+
+async def find(client: Client, studies: Collection[str] | None = None, *, everywhere: bool = True) -> list[Thing]:
+    """What carries our label: of these studies, or of all. Not `everywhere`: namespaces and nodes only."""
+    kinds = [NAMESPACES, NODES]
+    if everywhere:
+        kinds += [kind for kind in await _cluster_scoped(client) if kind.plural not in ("namespaces", "nodes")]
+    found: list[Thing] = []
+    for kind in kinds:
+        found += await _labelled(client, kind, studies)
+    return found
+
+
+async def _labelled(client: Client, kind: Resource, studies: Collection[str] | None) -> list[Thing]:
+    found: list[Thing] = []
+    try:
+        async for page in client.pages(kind, shape=Object, labelSelector=STUDY_LABEL):
+            for thing in page.items:
+                meta, study = thing.metadata, thing.metadata.labels.get(STUDY_LABEL, "")
+                if studies is None or study in studies:
+                    found.append(Thing(kind, meta.name, meta.uid, study, meta.creation_timestamp))
+    except ApiProblem as problem:
+        if kind in (NAMESPACES, NODES) or problem.code not in (403, 404, 405):
+            raise
+    return found
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    preferred_version: dict[str, str] = {}
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
+class _Kind(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = True
+    verbs: list[str] = []
+
+
+class _Kinds(msgspec.Struct):
+    resources: list[_Kind] = []
+
+
+async def _cluster_scoped(client: Client) -> list[Resource]:
+    """Every kind without namespaces that can be listed and deleted. A broken API extension is no reason to fail."""
+    groups = await client.ask(Request("get", "", "GET", "/apis"), _Groups)
+    versions = ["v1", *(group.preferred_version.get("groupVersion", "") for group in groups.groups)]
+    found: list[Resource] = []
+    for version in filter(None, versions):
+        group, _, short = version.rpartition("/")
+        path = f"/apis/{version}" if group else f"/api/{version}"
+        try:
+            answer = await client.send(Request("get", "", "GET", path, timeout=10.0), patience=ONCE)
+        except (Lost, Unreachable):
+            continue
+        if answer.code != 200:
+            continue
+        for kind in msgspec.json.decode(answer.body, type=_Kinds).resources:
+            if not kind.namespaced and "/" not in kind.name and {"list", "delete"} <= set(kind.verbs):
+                found.append(Resource(group, short, kind.name, kind.kind, namespaced=False))
+    return found
+
+
+async def remove(client: Client, things: Sequence[Thing], within_s: float) -> list[Thing]:
+    """Removes them and waits until they are gone; what is still there then is returned."""
+    until = time.monotonic() + within_s
+    spaces = [thing for thing in things if thing.resource == NAMESPACES]
+    nodes = [thing for thing in things if thing.resource == NODES]
+    rest = [thing for thing in things if thing.resource not in (NAMESPACES, NODES)]
+    left = await _remove_kind(client, spaces, until)
+    left += await _remove_kind(client, nodes, until)
+    left += await _remove_kind(client, rest, until)
+    await _each([_delete(client, LEASES, node.name, NODE_LEASES) for node in nodes])
+    return left
+
+
+async def _remove_kind(client: Client, things: Sequence[Thing], until: float) -> list[Thing]:
+    await _each([_delete(client, thing.resource, thing.name, uid=thing.uid) for thing in things])
+    left = list(things)
+    while left:
+        there: dict[Resource, set[str]] = {}
+        for kind in {thing.resource for thing in left}:
+            listed = await _labelled(client, kind, None)
+            there[kind] = {thing.uid for thing in listed}
+        left = [thing for thing in left if thing.uid in there[thing.resource]]
+        if not left or time.monotonic() > until:
+            return left
+        await asyncio.sleep(POLL_S)
+    return left
+
+
+async def _delete(client: Client, resource: Resource, name: str, namespace: str = "", uid: str = "") -> None:
+    request = delete(resource, name, namespace, uid=uid)
+    answer = await client.send(request)
+    if answer.code >= 300 and answer.code not in (404, 409):  # gone, or another object of that name by now
+        raise ApiProblem.of(answer.code, answer.body, str(request))
+
+
+async def _each(jobs: Sequence[Coroutine[Any, Any, None]]) -> None:
+    slots = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def one(job: Coroutine[Any, Any, None]) -> None:
+        async with slots:
+            await job
+
+    outcomes = await asyncio.gather(*(one(job) for job in jobs), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
