@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
+import dataclasses
 import subprocess
 import tempfile
 import time
@@ -21,6 +21,7 @@ from typing import Any
 import uvloop
 
 from seatrial.clusters import fakes
+from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.local import programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.clusters.local.components import Wish
@@ -32,7 +33,6 @@ from seatrial.model.plan import NodeGroup, PodShape, Toleration
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.stacks.jobs import pod_spec
 
-CONNECTIONS = 32
 GROUP = NodeGroup("fake", 1, {"cpu": 32_000, "memory": 256 << 30, "pods": 110})
 SHAPE = PodShape({"cpu": 5, "memory": 50_000_000}, tolerations=(Toleration(),))
 
@@ -89,9 +89,8 @@ async def ours(binaries: dict[str, Path], nodes: int, pods: int) -> tuple[float,
     wish = Wish(settings=settings, stages=fakes.stages([GROUP]), audit=False)
     async with LocalControlPlane(wish=wish, amend=_without_taint, binaries=binaries) as plane:
         client = Client(access_from(plane.kubeconfig()), connections=CONNECTIONS)
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        fake = [(f"fake-{i}", fakes.node(GROUP, i, {}, now)) for i in range(nodes)]
-        ready = await _timed(client, NODES, Node, _is_ready, nodes, lambda: _create_all(client, NODES, fake, ""))
+        many = dataclasses.replace(GROUP, count=nodes)
+        ready = await _timed(client, NODES, Node, _is_ready, nodes, lambda: fakes.create(client, many, 0, {}))
         bodies = [
             (f"pod-{i}", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{i}"}, "spec": pod_spec(SHAPE)})
             for i in range(pods)
@@ -102,7 +101,7 @@ async def ours(binaries: dict[str, Path], nodes: int, pods: int) -> tuple[float,
 
 
 def _without_taint(plane: Any) -> Any:
-    """As a trial has it, see clusters/local/cluster.py."""
+    """As a trial has it (clusters/local/cluster.py)."""
     server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
     return plane.with_component(server)
 

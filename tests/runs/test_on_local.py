@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -24,7 +25,8 @@ def ran(seatrial: Seatrial, tmp_path: Path) -> Path:
     """The small scenario on both; the folder with `sim` and `local`."""
     (tmp_path / "small.yaml").write_text(SCENARIO)
     for on in ("sim", "local"):
-        done = seatrial("run", "small.yaml", "--on", on, "-o", on)
+        more = ["--profile", "kube-scheduler"] if on == "local" else []
+        done = seatrial("run", "small.yaml", "--on", on, "-o", on, *more)
         assert done.returncode == 0, done.stderr
     return tmp_path
 
@@ -37,7 +39,7 @@ def test_a_run_on_local_gives_what_a_run_on_the_simulator_gives(ran: Path, own_s
     assert {p.name for p in (ran / "sim").iterdir()} == {p.name for p in (ran / "local").iterdir()}
     times = pl.read_csv(ran / "local" / "times.csv")
     stages = ["submitted_s", "created_s", "pods_created_s", "scheduled_s", "running_s", "finished_s", "completed_s"]
-    for earlier, later in zip(stages, stages[1:], strict=False):
+    for earlier, later in pairwise(stages):
         # A client's own stamp and the server's may differ by what the two clocks are read apart.
         assert ((times[later] - times[earlier]) > -0.005).all(), (earlier, later)
     pods = pl.read_csv(ran / "local" / "pods.csv")
@@ -59,6 +61,8 @@ def test_a_trial_on_local_says_how_far_its_times_can_be_trusted(ran: Path) -> No
     errors = {source["name"]: source["error_ns"] for source in trial["sources"]}  # type: ignore[attr-defined]
     assert errors["audit"] < errors["watch"] == pytest.approx(against["p99_ms"] * 1e6, abs=1)
     assert list((ran / "local").glob("trials/*/metrics/kube-apiserver-*.txt.gz"))
+    profile = next((ran / "local").glob("trials/*/profiles/kube-scheduler-*.pprof")).read_bytes()
+    assert profile.startswith(b"\x1f\x8b"), "gzipped, as pprof has it"
     assert not [p for p in (ran / "local").rglob("*") if "key" in p.name or "kubeconfig" in p.name], "no secrets"
 
 
@@ -80,8 +84,14 @@ def test_nodes_can_be_added_cordoned_and_removed_while_the_run_goes_on(seatrial:
   - wait: {for: running, timeout: 1m}
   - delete: {of: [long]}
   - wait: {for: completed, timeout: 1m}
+  - nodes: {unready: big}
+  - submit: {name: late, count: 1, duration: 1s, requests: {cpu: 12}}
+  - pause: 2s
+  - expect: ["completed == 3"]
+  - nodes: {ready: big}
+  - wait: {for: completed, timeout: 1m}
   - nodes: {remove: big}
-expect: ["completed == 3", "deleted == 1"]
+expect: ["completed == 4", "deleted == 1"]
 """
     )
     (tmp_path / "nodes.yaml").write_text(text)
@@ -100,8 +110,10 @@ def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial,
 
 def test_a_kept_cluster_can_be_used_and_is_left_as_it_was(seatrial: Seatrial, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO)
-    up = seatrial("cluster", "up", "mine")
+    (tmp_path / "nodes.yaml").write_text("- {name: kept, count: 2, capacity: {cpu: 4, memory: 8Gi}}\n")
+    up = seatrial("cluster", "up", "mine", "--nodes", "nodes.yaml")
     assert up.returncode == 0, up.stderr
+    assert "2 fake nodes" in up.stdout
     try:
         for out in ("one", "two"):
             done = seatrial("run", "small.yaml", "--on", "local", "--cluster", "mine", "-o", out)

@@ -1,5 +1,4 @@
 """From bytes to a marked document: what is no scenario at all."""
-# ruff: noqa: E501
 
 from __future__ import annotations
 

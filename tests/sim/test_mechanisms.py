@@ -133,6 +133,24 @@ def test_a_cordoned_node_takes_no_further_pod(tmp_path: Path) -> None:
     assert ran.seen.filter(pl.col("stage") == "scheduled")["node"].unique().to_list() == [3]
 
 
+def test_a_node_that_is_not_ready_takes_no_pod_until_it_is(tmp_path: Path) -> None:
+    steps = ((Nodes("off", "unready", "fake"),), (submit(2, seconds=1),), (Pause("look", 20 * SECOND),),
+             (Nodes("on", "ready", "fake"),), (Wait("all", "completed"),))  # fmt: skip
+    ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert min(ran.times("scheduled")) >= 20
+
+
+def test_pods_on_a_node_that_stays_unready_are_evicted_after_five_minutes(tmp_path: Path) -> None:
+    steps = ((submit(1, seconds=1000),), (Wait("run", "running"),), (Nodes("off", "unready", "fake"),),
+             (Nodes("more", "add", "more", None, NodeGroup("more", 1, {"cpu": 4000, "memory": GI, "pods": 9})),),
+             (Wait("all", "completed"),))  # fmt: skip
+    ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert ran.count("lost") == 1
+    assert ran.times("scheduled")[1] == pytest.approx(302, abs=3)
+
+
 def test_pods_of_a_removed_node_are_made_again(tmp_path: Path) -> None:
     steps = (
         (submit(8, seconds=60),),

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from seatrial.clusters.local.kept import Kept
+    from seatrial.model.plan import NodeGroup
 
 DEFAULT = "local"
 
@@ -39,10 +40,16 @@ def up(
     ] = "as shipped",
     port: Annotated[int, typer.Option(help="Of the API server; a free one without.", min=0, max=65535)] = 0,
     audit: Annotated[bool, typer.Option(help="Write an audit log of all changes.")] = True,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fake nodes to begin with: those of a scenario, or a list of groups."),
+    ] = None,
 ) -> None:
     """Start a cluster and keep it until `down`. The programs are built first if the cache does not have them."""
+    import asyncio
     import time
 
+    from seatrial.clusters import fakes
     from seatrial.clusters.local import kept, programs
     from seatrial.clusters.local.binaries import ensure_binaries
     from seatrial.clusters.local.components import Wish
@@ -50,16 +57,43 @@ def up(
 
     begun = time.monotonic()
     kept.refuse_if_up(name)
+    groups = _groups(nodes) if nodes else ()
     wish = Wish(
         settings=_settings(qps),
-        stages=read_stages(stages) if stages else default_stages(),
+        stages=read_stages(stages) if stages else fakes.stages(groups) if groups else default_stages(),
         audit=audit,
         port=port,
     )
     found = ensure_binaries(programs.CONTROL_PLANE, binaries)
     cluster = kept.up(name, wish, found)
     print(f"The cluster '{name}' is up after {time.monotonic() - begun:.1f} s: {cluster.url}")
+    if groups:
+        asyncio.run(_add_nodes(cluster.kubeconfig(), groups))
+        print(f"It has {sum(group.count for group in groups)} fake nodes.")
     print(f"export KUBECONFIG={cluster.kubeconfig()}")
+
+
+def _groups(file: Path) -> tuple[NodeGroup, ...]:
+    """The fake nodes of a scenario's first set-up that has some; a plain list of groups is a scenario with nothing else."""
+    from seatrial import stacks
+    from seatrial.model.errors import UsageProblem
+    from seatrial.scenario import expand, node_list, read
+
+    known = {stack: stacks.find(stack).settings for stack in stacks.names()}
+    trials = expand(node_list(file) or read(file), on="sim", stacks=known, repeat=1)
+    for trial in trials:
+        if not any(group.kubelet or group.existing for group in trial.setup.nodes):
+            return trial.setup.nodes
+    raise UsageProblem(f"{file} has no fake nodes", "name a scenario, or a YAML list of node groups (docs/scenario.md)")
+
+
+async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup]) -> None:
+    from seatrial.clusters import fakes
+    from seatrial.kube import Client, access_from
+
+    async with Client(access_from(kubeconfig), connections=32) as client:
+        for group in groups:
+            await fakes.create(client, group, 0, {})
 
 
 def _settings(qps: str) -> dict[str, dict[str, str | int | float | bool]]:

@@ -16,6 +16,7 @@ from seatrial.model.errors import UsageProblem
 from seatrial.model.plan import Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
+PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 def run(
@@ -46,6 +47,9 @@ def run(
     kubeconfig: Path | None = typer.Option(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
+    profile: str = typer.Option(
+        "", "--profile", metavar="A,B", help="With --on local: profile these components, e.g. kube-scheduler."
+    ),
     binaries: Path | None = typer.Option(
         None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
     ),
@@ -74,7 +78,9 @@ def run(
             source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
         )
     )
-    place = _target(on, cluster, binaries, context, kubeconfig)
+    place = dataclasses.replace(
+        _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
+    )
     if on == "kubeconfig":
         place = _attach(place, checked.trials)
     asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
@@ -123,6 +129,18 @@ def _target(on: str, cluster: str, binaries: Path | None, context: str, kubeconf
         raise UsageProblem(f"--context and --kubeconfig do not go with --on {on}", "add --on kubeconfig")
     files = (str(file.expanduser().absolute()) if file else "" for file in (binaries, kubeconfig))
     return Target(cluster, next(files), context, next(files))
+
+
+def _profiled(on: str, cluster: str, components: list[str]) -> tuple[str, ...]:
+    """Go's programs serve profiles of themselves; the simulator's models and other people's clusters do not."""
+    if components and (on != "local" or cluster):
+        raise UsageProblem(
+            "--profile needs a control plane of the run's own", "use it with --on local, without --cluster"
+        )
+    for component in components:
+        if component not in PROFILED:
+            raise UsageProblem(f"--profile {component}: no such component", f"choose from {', '.join(PROFILED)}")
+    return tuple(components)
 
 
 def _attach(place: Target, trials: Sequence[Trial]) -> Target:

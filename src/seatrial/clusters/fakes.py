@@ -6,14 +6,20 @@ annotation of the pod.
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from seatrial.kube import Client
+from seatrial.kube.resources import NODES
 from seatrial.model.plan import NodeGroup, Span
 from seatrial.model.units import MILLISECOND, format_quantity
 
 DURATION_ANNOTATION = "seatrial.dev/duration"
+CONNECTIONS = 32  # requests in flight; more makes a small API server no faster
+UNREADY_ANNOTATION = "seatrial.dev/unready"
 GROUP_LABEL = "seatrial.dev/nodes"
 Expression = dict[str, Any]  # one of a stage's matchExpressions
 
@@ -27,8 +33,6 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
     name = f"{group.name}-{index}"
     capacity = {"pods": 110, **group.capacity}
     amounts = {resource: format_quantity(amount, resource) for resource, amount in capacity.items()}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
-             "lastHeartbeatTime": now, "lastTransitionTime": now}  # fmt: skip
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -39,9 +43,34 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints]},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "nodeInfo": _NODE_INFO,
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready_condition(True, now)], "nodeInfo": _NODE_INFO,
                    "phase": "Running"},
     }  # fmt: skip
+
+
+async def create(client: Client, group: NodeGroup, first: int, labels: Mapping[str, str]) -> list[str]:
+    """The group's nodes, numbered from `first`, at full client speed; their names."""
+    now = timestamp()
+    slots = asyncio.Semaphore(CONNECTIONS)
+
+    async def make(index: int) -> None:
+        async with slots:
+            await client.create(NODES, node(group, index, labels, now), f"{group.name}-{index}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(first, first + group.count):
+            tasks.create_task(make(index))
+    return [f"{group.name}-{index}" for index in range(first, first + group.count)]
+
+
+def timestamp() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ready_condition(ready: bool, now: str) -> dict[str, Any]:
+    said = ("True", "KubeletReady", "ready") if ready else ("False", "KubeletNotReady", "made not ready by a step")
+    return {"type": "Ready", "status": said[0], "reason": said[1], "message": said[2],
+            "lastHeartbeatTime": now, "lastTransitionTime": now}  # fmt: skip
 
 
 def stages(groups: Iterable[NodeGroup]) -> str:
@@ -75,7 +104,8 @@ def _node_ready() -> dict[str, Any]:
         "operator": "NotIn",
         "values": ["True"],
     }
-    spec = {"resourceRef": {"apiGroup": "v1", "kind": "Node"}, "selector": {"matchExpressions": [ready]},
+    marked = {"key": f'.metadata.annotations["{UNREADY_ANNOTATION}"]', "operator": "DoesNotExist"}
+    spec = {"resourceRef": {"apiGroup": "v1", "kind": "Node"}, "selector": {"matchExpressions": [ready, marked]},
             "next": {"statusTemplate": _READY}}  # fmt: skip
     return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "node-ready"}, "spec": spec}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.clusters import fakes
+from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.errors import read_status
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, create
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, STRATEGIC, create
 from seatrial.kube.shapes import Object
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
@@ -32,7 +32,6 @@ from seatrial.record.submissions import Submissions
 
 T = TypeVar("T")
 
-CONNECTIONS = 32
 READY_WITHIN_S = 120.0
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
@@ -90,6 +89,7 @@ class LiveCluster:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.get_loop().set_exception_handler(_without_noise)
             return runner.run(main)
 
     def now(self) -> int:
@@ -131,8 +131,17 @@ class LiveCluster:
                 await self.client.delete(NODES, name)
                 there.remove(name)
                 self._end_span(change.group)
-            else:
+            elif change.change in ("cordon", "uncordon"):
                 await self.client.patch(NODES, {"spec": {"unschedulable": change.change == "cordon"}}, name)
+            else:
+                await self._make_ready(name, change.change == "ready")
+
+    async def _make_ready(self, name: str, ready: bool) -> None:
+        """The mark keeps KWOK from setting the node Ready again."""
+        mark = {"metadata": {"annotations": {fakes.UNREADY_ANNOTATION: None if ready else "true"}}}
+        await self.client.patch(NODES, mark, name)
+        status = {"status": {"conditions": [fakes.ready_condition(ready, fakes.timestamp())]}}
+        await self.client.patch(NODES, status, name, how=STRATEGIC, subresource="status")
 
     async def delete(self, what: Delete) -> None:
         phases = {self.ledger.phase(name) for name in what.of}
@@ -268,20 +277,8 @@ class LiveCluster:
 
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         names = self._groups.setdefault(group.name, [])
-        first = len(names)
-        slots = asyncio.Semaphore(CONNECTIONS)
-
-        async def make(index: int) -> None:
-            async with slots:
-                name = f"{group.name}-{index}"
-                await self.client.create(NODES, fakes.node(group, index, self.labels, now), name)
-
-        async with asyncio.TaskGroup() as tasks:
-            for index in range(first, first + group.count):
-                tasks.create_task(make(index))
-        added = [f"{group.name}-{index}" for index in range(first, first + group.count)]
+        added = await fakes.create(self.client, group, len(names), self.labels)
         for name in added:
             self.observer.node(name)
         names += added
@@ -351,6 +348,12 @@ class LiveCluster:
         for names in self._groups.values():
             for name in names:
                 await self.client.delete(NODES, name)
+
+
+def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """uvloop complains with a traceback of its own when a connection is given up during its TLS handshake."""
+    if not str(context.get("message", "")).startswith("Fatal error on SSL protocol"):
+        loop.default_exception_handler(context)
 
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):

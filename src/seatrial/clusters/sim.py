@@ -71,14 +71,17 @@ class SimCluster:
             return
         nodes = self._sim.nodes
         there = self._groups.get(change.group, [])
-        wanted = there if change.change == "uncordon" else [node for node in there if nodes.is_open(node)] or there
-        for node in wanted[: change.count]:
+        for node in there[: change.count]:
             match change.change:
                 case "cordon":
                     nodes.close(node)
                 case "uncordon":
                     nodes.open(node)
                     self._sim.scheduler.queue.moved()
+                case "unready":
+                    self._sim.unready(node)
+                case "ready":
+                    self._sim.ready(node)
                 case "remove":
                     self._sim.remove_node(node)
                     there.remove(node)

@@ -148,10 +148,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """`add` the group; `remove`, `cordon`, `uncordon` the first `count` nodes of group `name` (all if None)."""
+    """`add` the group; do to the first `count` nodes of `group` (all if None) what `change` says."""
 
     name: str
-    change: str  # add, remove, cordon, uncordon
+    change: str  # add, remove, cordon, uncordon, unready, ready
     group: str
     count: int | None = None
     add: NodeGroup | None = None
@@ -220,6 +220,7 @@ class Target:
     binaries: str = ""  # a folder with ready-made programs
     context: str = ""  # of the kubeconfig
     kubeconfig: str = ""  # a file instead of the usual ones
+    profile: tuple[str, ...] = ()  # components of a local control plane whose processor use is profiled
     server: str = ""  # found out before the first trial, for the record
 
 

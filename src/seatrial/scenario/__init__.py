@@ -4,7 +4,7 @@
 what to write instead.
 """
 
-from seatrial.scenario.document import Scenario, from_document, override, read
+from seatrial.scenario.document import Scenario, from_document, node_list, override, read
 from seatrial.scenario.editor import json_schema
 from seatrial.scenario.expansion import expand
 from seatrial.scenario.findings import check_never_fits
@@ -21,6 +21,7 @@ __all__ = [
     "from_document",
     "json_schema",
     "nearest",
+    "node_list",
     "override",
     "parse_sets",
     "read",

@@ -27,6 +27,7 @@ from seatrial.scenario.notation import LONGEST_DURATION
 from seatrial.scenario.places import Path, Source
 from seatrial.scenario.schema import (
     ACTIONS,
+    NODE_CHANGES,
     DeletePart,
     Existing,
     Group,
@@ -175,7 +176,7 @@ class StepBuilder:
     def nodes(self, path: Path, name: str, part: NodesPart) -> Nodes:
         if part.add is not None:
             return Nodes(name, "add", part.add.name, None, node_group(part.add))
-        change = next(change for change in ("remove", "cordon", "uncordon") if getattr(part, change))
+        change = next(change for change in NODE_CHANGES if getattr(part, change))
         group: str = getattr(part, change)
         known = self.groups.get(group)
         if known is None:

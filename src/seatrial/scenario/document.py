@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Scalar
 from seatrial.scenario import reading
@@ -65,6 +67,18 @@ def from_text(text: str, file: str) -> Scenario:
 def from_document(document: Mapping[str, Any], origin: str) -> Scenario:
     """The scenario that `Scenario.document` was of; mistakes name `origin` and the path in the document."""
     return _scenario(Source(origin, dict(document)))
+
+
+def node_list(where: Path) -> Scenario | None:
+    """A file that is only a list of node groups, as a scenario that does nothing with them; None if it is no list."""
+    try:
+        groups = yaml.safe_load(where.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None  # `read` says what is wrong with it
+    if not isinstance(groups, list):
+        return None
+    nothing = {"name": "nodes", "stacks": ["default"], "steps": [{"pause": "1s"}]}
+    return from_document({**nothing, "nodes": groups}, str(where))
 
 
 def override(scenario: Scenario, sets: Mapping[str, list[Scalar]]) -> Scenario:

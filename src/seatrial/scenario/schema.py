@@ -49,6 +49,7 @@ from seatrial.scenario.notation import (
     whole_number,
 )
 
+NODE_CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
 ACTIONS = ("submit", "wait", "pause", "nodes", "delete", "expect")
 STAGES = tuple(stage.name for stage in STANDARD)
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
@@ -274,20 +275,22 @@ GroupName = Annotated[Text, one_of("node group")]
 
 
 class NodesPart(Part):
-    """Change the nodes while the run goes on: one of add, remove, cordon, uncordon."""
+    """Change the nodes while the run goes on: one of add, remove, cordon, uncordon, unready, ready."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
     add: Group | None = Field(None, description="A group of nodes that joins.")
     remove: GroupName | None = Field(None, description="The group whose nodes go.")
     cordon: GroupName | None = Field(None, description="The group whose nodes take no more pods.")
     uncordon: GroupName | None = Field(None, description="The group whose nodes take pods again.")
+    unready: GroupName | None = Field(None, description="The group whose nodes become NotReady.")
+    ready: GroupName | None = Field(None, description="The group whose nodes become Ready again.")
     count: Count | None = Field(None, description="So many of its nodes, the first ones; all if not given.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
-        changes = [key for key in ("add", "remove", "cordon", "uncordon") if key in written]
+        changes = [key for key in NODE_CHANGES if key in written]
         if not changes:
-            return [Found("", "nothing to do with the nodes", "write one of add, remove, cordon, uncordon")]
+            return [Found("", "nothing to do with the nodes", f"write one of {', '.join(NODE_CHANGES)}")]
         found = [Found(key, f"'{key}' and '{changes[0]}' in one phase", "make two phases") for key in changes[1:]]
         if "add" in written and "count" in written:
             found.append(Found("count", "'count' does not go with 'add'", "write it into the group"))
@@ -318,7 +321,7 @@ class PhasePart(Part):
     pause: Annotated[PausePart, BeforeValidator(_pause, json_schema_input_type=_PauseText | PausePart)] | None = Field(
         None, description="Do nothing for a while: 10s, or {duration: 10s}."
     )
-    nodes: NodesPart | None = Field(None, description="Add, remove, cordon or uncordon nodes.")
+    nodes: NodesPart | None = Field(None, description="Add or remove nodes, or change whether they take pods.")
     delete: DeletePart | None = Field(None, description="Delete workloads.")
     expect: (
         Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] | None
@@ -354,12 +357,13 @@ def _entries(value: Any) -> Any:
 
 
 def _kind_of_entry(value: Any) -> str:
-    return "existing" if isinstance(value, dict) and "existing" in value else "groups"
+    """In brackets, so that they are taken for no key of the file when pydantic puts them into the place of an error."""
+    return "(existing)" if isinstance(value, dict) and "existing" in value else "(groups)"
 
 
 Groups = Annotated[list[Group], Field(min_length=1)]
 Entry = Annotated[
-    Annotated[Groups, Tag("groups")] | Annotated[Existing, Tag("existing")], Discriminator(_kind_of_entry)
+    Annotated[Groups, Tag("(groups)")] | Annotated[Existing, Tag("(existing)")], Discriminator(_kind_of_entry)
 ]
 NodeEntries = Annotated[
     dict[str, Entry],

@@ -194,4 +194,3 @@ class Scheduler:
         self._told.discard(pod)
         for plugin in self._plugins:
             plugin.gone(pod)
-

@@ -15,6 +15,7 @@ from seatrial.model.lifecycle import COMPLETED, CREATED, DELETED, FINISHED, PODS
 from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
 from seatrial.model.randomness import scalars, stream_seed
+from seatrial.model.units import SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim import pods as pod_state
@@ -29,6 +30,7 @@ from seatrial.sim.pods import Pods
 from seatrial.sim.scheduler import Scheduler
 
 _NO_DELAY = Span()
+EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 Settings = Mapping[str, Mapping[str, Scalar]]
 
 
@@ -62,6 +64,7 @@ class Sim:
         self._barrier = Barrier()
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
         self._job_pods: dict[int, list[int]] = {}
+        self._unready: dict[int, int] = {}  # node → since when
         number = ledger.number
         self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
         self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
@@ -90,6 +93,22 @@ class Sim:
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
         for pod in lost:
             self._lose(pod)
+
+    def unready(self, node: int) -> None:
+        """It takes no pod any more, and those it has are evicted unless it is back in time."""
+        self.nodes.close(node)
+        self._unready[node] = self.kernel.now
+        self.kernel.at(self.kernel.now + EVICTED_AFTER, self._evict, (node, self.kernel.now))
+
+    def ready(self, node: int) -> None:
+        self._unready.pop(node, None)
+        self.nodes.open(node)
+        self.scheduler.queue.moved()
+
+    def _evict(self, what: tuple[int, int]) -> None:
+        node, since = what
+        if self._unready.get(node) == since:
+            self.remove_node(node)
 
     # submitting
 

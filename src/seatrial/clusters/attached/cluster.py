@@ -19,7 +19,8 @@ from seatrial.clusters.attached.inspecting import existing_nodes, foreign_kwok, 
 from seatrial.clusters.attached.player import Player
 from seatrial.clusters.attached.preparing import access_to
 from seatrial.clusters.attached.removing import NODE_LEASES, find, remove
-from seatrial.clusters.live import CONNECTIONS, LiveCluster
+from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local.supervisor import Death
 from seatrial.kube import ApiProblem, Client, Lost, Mark
 from seatrial.kube.kubeconfig import read_kubeconfig

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.clusters import fakes
-from seatrial.clusters.live import CONNECTIONS, LiveCluster
+from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local import kept
 from seatrial.clusters.local.components import Wish
 from seatrial.clusters.local.description import ControlPlane, Override
@@ -32,6 +33,7 @@ from seatrial.record.submissions import Submissions
 
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
+PROFILE_S = 5
 
 
 class LocalCluster(LiveCluster):
@@ -63,6 +65,8 @@ class LocalCluster(LiveCluster):
         access = access_from(self._plane.kubeconfig())
         client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
         self._tasks.append(asyncio.create_task(self._scrape_now_and_then()))
+        for component in self.trial.target.profile:
+            self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
 
     def _died(self, death: Death) -> None:
@@ -102,16 +106,39 @@ class LocalCluster(LiveCluster):
             await asyncio.sleep(SCRAPE_EVERY_S)
 
     def _scrape(self, component: str, port: int) -> None:
-        layout = self._plane.layout
-        context = ssl.create_default_context(cafile=str(layout.ca))
-        context.load_cert_chain(layout.certificate("admin"), layout.key("admin"))
-        folder = self._directory / "metrics"
+        said = self._ask(port, "/metrics", 5)
+        if said:
+            folder = self._directory / "metrics"
+            folder.mkdir(exist_ok=True)
+            (folder / f"{component}-{self._scrapes:04d}.txt.gz").write_bytes(gzip.compress(said, 1))
+
+    async def _profile(self, component: str) -> None:
+        """Where its processor time went, one file per stretch: `profiles/COMPONENT-N.pprof`, for `go tool pprof`."""
+        folder = self._directory / "profiles"
         folder.mkdir(exist_ok=True)
+        number = 0
+        while True:
+            port = self._plane.port(component) or 0
+            said = await asyncio.to_thread(self._ask, port, f"/debug/pprof/profile?seconds={PROFILE_S}", PROFILE_S + 10)
+            if said:
+                (folder / f"{component}-{number:04d}.pprof").write_bytes(said)
+                number += 1
+            else:
+                await asyncio.sleep(1)
+
+    def _ask(self, port: int, path: str, patience_s: float) -> bytes:
+        """Nothing while the component is being restarted: the next time comes."""
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", timeout=5, context=context) as answer:
-                (folder / f"{component}-{self._scrapes:04d}.txt.gz").write_bytes(gzip.compress(answer.read(), 1))
-        except OSError:
-            return  # it is being restarted; the next one comes
+            layout = self._plane.layout
+            context = ssl.create_default_context(cafile=str(layout.ca))
+            context.load_cert_chain(layout.certificate("admin"), layout.key("admin"))
+            with urllib.request.urlopen(
+                f"https://127.0.0.1:{port}{path}", timeout=patience_s, context=context
+            ) as answer:
+                said: bytes = answer.read()
+                return said
+        except (OSError, SeatrialError):
+            return b""
 
 
 class KeptCluster(LiveCluster):
