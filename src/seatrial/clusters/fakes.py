@@ -14,13 +14,11 @@ from typing import Any
 
 from seatrial.kube import Client
 from seatrial.kube.resources import NODES
+from seatrial.model.labels import DURATION_ANNOTATION, GROUP_LABEL, UNREADY_ANNOTATION
 from seatrial.model.plan import NodeGroup, Span
 from seatrial.model.units import MILLISECOND, format_quantity
 
-DURATION_ANNOTATION = "seatrial.dev/duration"
 CONNECTIONS = 32  # requests in flight; more makes a small API server no faster
-UNREADY_ANNOTATION = "seatrial.dev/unready"
-GROUP_LABEL = "seatrial.dev/nodes"
 Expression = dict[str, Any]  # one of a stage's matchExpressions
 
 _NODE_INFO = {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "kwok", "kernelVersion": "kwok",

@@ -22,11 +22,12 @@ from seatrial.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS,
 from seatrial.kube.shapes import Object
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
+from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
-from seatrial.observe.observer import STUDY_LABEL, Observer, Watch
+from seatrial.observe.observer import Observer, Watch
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
@@ -138,7 +139,7 @@ class LiveCluster:
 
     async def _make_ready(self, name: str, ready: bool) -> None:
         """The mark keeps KWOK from setting the node Ready again."""
-        mark = {"metadata": {"annotations": {fakes.UNREADY_ANNOTATION: None if ready else "true"}}}
+        mark = {"metadata": {"annotations": {UNREADY_ANNOTATION: None if ready else "true"}}}
         await self.client.patch(NODES, mark, name)
         status = {"status": {"conditions": [fakes.ready_condition(ready, fakes.timestamp())]}}
         await self.client.patch(NODES, status, name, how=STRATEGIC, subresource="status")

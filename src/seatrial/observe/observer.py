@@ -13,12 +13,9 @@ from typing import Any
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod
 from seatrial.kube.watching import DELETED, LISTED
+from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import sources
 from seatrial.record.ledger import Ledger
-
-WORKLOAD_LABEL = "seatrial.dev/workload"
-STUDY_LABEL = "seatrial.dev/study"
-DURATION_ANNOTATION = "seatrial.dev/duration"
 
 _ENDED = ("Succeeded", "Failed")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from seatrial.model.labels import DURATION_ANNOTATION, WORKLOAD_LABEL
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
-DURATION_ANNOTATION = "seatrial.dev/duration"
-WORKLOAD_LABEL = "seatrial.dev/workload"
 IMAGE = "seatrial.dev/none"  # fake nodes pull nothing
 
 

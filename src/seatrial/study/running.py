@@ -62,7 +62,7 @@ def check(trials: Sequence[Trial]) -> Checked:
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
         _refuse_unknown_stages(trial, stack)
-        why = stack.refuses(trial) or _lacks_kubelets(trial) or _lacks_existing(trial)
+        why = stack.refuses(trial) or _lacks_kubelets(trial) or _lacks_existing(trial) or _brings_parts(trial)
         if why:
             skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
         else:
@@ -94,6 +94,12 @@ def _lacks_kubelets(trial: Trial) -> str | None:
 def _lacks_existing(trial: Trial) -> str | None:
     if trial.on != "kubeconfig" and any(group.existing for group in trial.node_groups()):
         return f"it stands on existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
+    return None
+
+
+def _brings_parts(trial: Trial) -> str | None:
+    if trial.on == "kubeconfig" and trial.setup.components:
+        return f"it brings its own {', '.join(trial.setup.components)}, and --on kubeconfig takes the cluster as it is"
     return None
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 from seatrial.clusters.attached.inspecting import (
     ALWAYS,
@@ -14,34 +13,14 @@ from seatrial.clusters.attached.inspecting import (
     clock_words,
     denied,
     foreign_kwok,
+    whom,
 )
+from seatrial.clusters.attached.presence import stacks_there
 from seatrial.clusters.checkup import Finding
 from seatrial.kube import Access, ApiProblem, Client, Lost
-from seatrial.kube.resources import CRDS, DEPLOYMENTS, NODES
+from seatrial.kube.resources import NODES
 from seatrial.kube.shapes import Object
-from seatrial.kube.standing import standing
 from seatrial.model.errors import SeatrialError
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """How a stack shows that it is installed: all of these kinds, and one of these deployments, if it has any."""
-
-    stack: str
-    crds: tuple[str, ...] = ()
-    deployments: tuple[str, ...] = ()
-
-
-SIGNS = (
-    Sign("kueue", ("clusterqueues.kueue.x-k8s.io",), ("kueue-controller-manager",)),
-    Sign("coscheduling", ("podgroups.scheduling.x-k8s.io",), ("scheduler-plugins-scheduler",)),
-    Sign("mcad", ("appwrappers.workload.codeflare.dev",), ("mcad-controller", "mcad-controller-manager")),
-    Sign("appwrapper", ("appwrappers.workload.codeflare.dev",), ("appwrapper-controller-manager",)),
-    Sign("fluence", ("podgroups.scheduling.x-k8s.io",), ("fluence", "fluence-controller-manager")),
-    Sign("volcano", ("queues.scheduling.volcano.sh",), ("volcano-scheduler",)),
-    Sign("yunikorn", (), ("yunikorn-scheduler",)),
-    Sign("kai", ("queues.scheduling.run.ai",), ("kai-scheduler-default", "kai-operator", "binder")),
-)
 
 
 def examine(access: Access) -> list[Finding]:
@@ -63,13 +42,13 @@ async def _examine(access: Access) -> list[Finding]:
 async def _look(client: Client) -> AsyncIterator[Finding]:
     version = await client.probe()
     yield Finding("ok", f"context '{client.access.context}': {client.access.server} runs {version}")
-    whom = await standing(client)
-    yield Finding("ok", f"the server knows us as '{whom.user}'")
-    yield _clock(whom.clock_off)
+    us = await whom(client)
+    yield Finding("ok", f"the server knows us as '{us.user}'")
+    yield _clock(us.clock_off)
     wanted = (*ALWAYS, *FOR_FAKES)
     lacking = await denied(client, wanted)
     for need in lacking:
-        yield Finding("missing", f"permission to {need}", f"have it granted to '{whom.user}'", needed=True)
+        yield Finding("missing", f"permission to {need}", f"have it granted to '{us.user}'", needed=True)
     if not lacking:
         yield Finding("ok", f"all {len(wanted)} permissions that a run needs")
     yield await _nodes(client)
@@ -91,7 +70,9 @@ async def _nodes(client: Client) -> Finding:
     except ApiProblem as problem:
         return Finding("warn", f"nodes cannot be listed ({problem.code})", problem.remedy)
     count = len(page.items) + page.metadata.remaining_item_count
-    return Finding("ok", f"{count} nodes; pods go there only with `nodes: {{existing: SELECTOR}}`")
+    return Finding(
+        "ok", f"{count} node{'' if count == 1 else 's'}; pods go there only with `nodes: {{existing: SELECTOR}}`"
+    )
 
 
 async def _kwok(client: Client) -> Finding:
@@ -106,25 +87,13 @@ async def _kwok(client: Client) -> Finding:
 
 async def _stacks(client: Client) -> AsyncIterator[Finding]:
     try:
-        deployments = [
-            item.metadata.name async for page in client.pages(DEPLOYMENTS, shape=Object) for item in page.items
-        ]
-        kinds = {
-            crd for crd in {crd for sign in SIGNS for crd in sign.crds}
-            if await client.find(CRDS, crd, shape=Object) is not None
-        }  # fmt: skip
+        there = await stacks_there(client)
     except (ApiProblem, Lost) as problem:
         yield Finding("warn", f"which stacks are there cannot be seen: {problem.message}", problem.remedy)
         return
     yield Finding("ok", "stack default: nothing to install")
-    for sign in SIGNS:
-        yield _stack(sign, kinds, deployments)
-
-
-def _stack(sign: Sign, kinds: Collection[str], deployments: Collection[str]) -> Finding:
-    lacking = [crd for crd in sign.crds if crd not in kinds]
-    runs = [name for name in sign.deployments if name in deployments]
-    if not lacking and runs:
-        return Finding("ok", f"stack {sign.stack}: {runs[0]} is there")
-    lacks = lacking[0] if lacking else sign.deployments[0]
-    return Finding("missing", f"stack {sign.stack}", f"install it (no {lacks})")
+    for one in there:
+        if one.lacks:
+            yield Finding("missing", f"stack {one.stack}", f"install it (no {one.lacks})")
+        else:
+            yield Finding("ok", f"stack {one.stack}: {one.by} is there")

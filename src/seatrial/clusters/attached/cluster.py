@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from seatrial.clusters import fakes
-from seatrial.clusters.attached.inspecting import existing_nodes, foreign_kwok, refuse_kwok
+from seatrial.clusters.attached.inspecting import existing_nodes, foreign_kwok, refuse_kwok, whom
 from seatrial.clusters.attached.player import Player
 from seatrial.clusters.attached.preparing import access_to
 from seatrial.clusters.attached.removing import NODE_LEASES, find, remove
@@ -26,14 +26,13 @@ from seatrial.kube import ApiProblem, Client, Lost, Mark
 from seatrial.kube.kubeconfig import read_kubeconfig
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES
 from seatrial.kube.shapes import Node, Object, Shape
-from seatrial.kube.standing import standing
 from seatrial.model.errors import SeatrialError, SetupProblem
 from seatrial.model.interfaces import Stack, Tally
+from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, Nodes, PodShape, Taint, Toleration, Trial, Workload
 from seatrial.model.selectors import parse_selector
 from seatrial.model.units import parse_quantity
-from seatrial.observe.observer import STUDY_LABEL
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
@@ -78,7 +77,7 @@ class AttachedCluster(LiveCluster):
         client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self._study))
         self.client = client  # from here on `leave` can remove what was made
         await client.probe()
-        self._clock_off = (await standing(client)).clock_off
+        self._clock_off = (await whom(client)).clock_off
         if self._fakes:
             refuse_kwok(await foreign_kwok(client))
             kubeconfig = read_kubeconfig(Path(target.kubeconfig) if target.kubeconfig else None)
@@ -132,7 +131,8 @@ class AttachedCluster(LiveCluster):
         if not all(holders.get(name) for name in names):
             return False
         nodes = await self.client.list(NODES, shape=Node, labelSelector=f"{STUDY_LABEL}={self._study}")
-        return not any(taint.key == NOT_READY for node in nodes.items for taint in node.spec.taints)
+        meant = [node for node in nodes.items if UNREADY_ANNOTATION not in node.metadata.annotations]
+        return not any(taint.key == NOT_READY for node in meant for taint in node.spec.taints)
 
     def _refuse_foreign_holder(self, holders: set[str]) -> None:
         ours = self._player.identity()

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import msgspec
 import yaml
 
+from seatrial.clusters.attached.presence import SIGNS, stacks_there
 from seatrial.kube import ApiProblem, Client, Resource
 from seatrial.kube.resources import CONFIGMAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
 from seatrial.kube.shapes import Meta, Node, Object
-from seatrial.kube.standing import allowed, standing
+from seatrial.kube.standing import Standing, allowed, standing
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Trial
 
@@ -65,6 +66,16 @@ def needs(trials: Sequence[Trial]) -> tuple[Need, ...]:
     if any(group.existing for group in groups):
         wanted += FOR_EXISTING
     return tuple(dict.fromkeys(wanted))
+
+
+async def whom(client: Client) -> Standing:
+    """Who we are there, and how far its clock is off; servers before 1.28 do not say."""
+    try:
+        return await standing(client)
+    except ApiProblem as problem:
+        if problem.code != 404:
+            raise
+        return Standing("the user of this context", (), 0.0)
 
 
 async def denied(client: Client, wanted: Sequence[Need]) -> list[Need]:
@@ -193,16 +204,28 @@ async def existing_nodes(client: Client, selector: str) -> list[Node]:
 async def refuse(client: Client, trials: Sequence[Trial]) -> None:
     """Raises `SetupProblem` for the first reason not to begin."""
     await client.probe()
-    refuse_clock((await standing(client)).clock_off)
+    us = await whom(client)
+    refuse_clock(us.clock_off)
     lacking = await denied(client, needs(trials))
     if lacking:
-        who = (await standing(client)).user
         raise SetupProblem(
-            f"'{who}' may not {'; '.join(str(need) for need in lacking)}",
+            f"'{us.user}' may not {'; '.join(str(need) for need in lacking)}",
             "have these permissions granted (`seatrial doctor --context` lists them), or name a context that has them",
         )
+    await _refuse_stacks(client, {trial.setup.stack for trial in trials})
     groups = [group for trial in trials for group in trial.node_groups()]
     if any(not group.existing for group in groups):
         refuse_kwok(await foreign_kwok(client))
     for selector in dict.fromkeys(group.existing for group in groups if group.existing):
         await existing_nodes(client, selector)
+
+
+async def _refuse_stacks(client: Client, wanted: set[str]) -> None:
+    """A stack that is not installed would let every workload wait for ever. Of stacks without a sign nothing is known."""
+    signs = tuple(sign for sign in SIGNS if sign.stack in wanted)
+    for one in await stacks_there(client, signs) if signs else ():
+        if one.lacks:
+            raise SetupProblem(
+                f"the stack '{one.stack}' is not on this cluster: there is no {one.lacks}",
+                "install it there by its own documentation, or choose another with --stack or --setup",
+            )

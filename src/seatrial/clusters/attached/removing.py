@@ -17,7 +17,7 @@ import msgspec
 from seatrial.kube import ONCE, ApiProblem, Client, Lost, Request, Resource, Unreachable
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES, delete
 from seatrial.kube.shapes import Object
-from seatrial.observe.observer import STUDY_LABEL
+from seatrial.model.labels import STUDY_LABEL
 
 SIDE_BY_SIDE = 16
 POLL_S = 0.2

@@ -25,9 +25,9 @@ from seatrial.clusters.local.supervisor import Death
 from seatrial.kube import Client, Mark, access_from
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
+from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Part, Trial
 from seatrial.observe import audit, sources
-from seatrial.observe.observer import STUDY_LABEL
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 

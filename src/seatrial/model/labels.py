@@ -1,0 +1,7 @@
+"""The marks on everything we make on a real cluster: by them it is found, measured, and removed."""
+
+STUDY_LABEL = "seatrial.dev/study"  # which study made it: what `clean` goes by
+WORKLOAD_LABEL = "seatrial.dev/workload"  # which workload an object belongs to
+GROUP_LABEL = "seatrial.dev/nodes"  # which node group a fake node belongs to
+DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake node
+UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
