@@ -14,6 +14,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/seatrial cluster build --peers  # ten minutes the first time, nothing afterwards
 	$(BIN)/pytest
 
 check: $(STAMP)

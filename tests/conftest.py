@@ -14,6 +14,13 @@ Seatrial = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "seatrial"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: a mistake shows within seconds, not after the control planes."""
+    items.sort(
+        key=lambda item: (item.get_closest_marker("local") is not None, item.get_closest_marker("slow") is not None)
+    )
+
+
 @pytest.fixture
 def seatrial(tmp_path: Path) -> Seatrial:
     """`seatrial("run", …)` in an empty directory; 80 columns, no terminal."""

@@ -1,6 +1,6 @@
 """Fake nodes: KWOK plays a pod's stages, each after its delay, with one PATCH, a few side by side.
 
-Facts (KWOK v0.8): a stage's delay is exact, or evenly between delay and jitter; `podPlayStageParallelism` workers (4 by default)
+Facts (KWOK v0.8): a stage's delay is exact, or evenly between delay and jitter; `podPlayStageParallelism` workers
 play what is due, so many pods at once wait for each other.
 """
 

@@ -14,6 +14,7 @@ in the settings brings it back.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -132,6 +133,7 @@ def etcd() -> Component:
             "--log-level=warn",
         ),
         ready=Ready(socket="etcd.sock"),
+        env=_roomy(1 / 8),
     )  # fmt: skip
 
 
@@ -160,6 +162,7 @@ def kube_apiserver(port: int, audit: bool) -> Component:
         ),
         needs=("etcd",),
         ready=Ready("/readyz", port),
+        env=_roomy(1 / 4),
     )
 
 
@@ -177,6 +180,7 @@ def kube_controller_manager(port: int, settings: Mapping[str, Scalar]) -> Compon
         ),
         needs=("kube-apiserver",),
         ready=Ready("/healthz", port),
+        env=_roomy(1 / 8),
     )
     if "qps" in settings:
         component = component.flag("--kube-api-qps", _qps(settings["qps"]))
@@ -193,6 +197,7 @@ def kube_scheduler(port: int) -> Component:
         ("--config=scheduler.yaml", *_client("kube-scheduler")[1:], *_serving(port)),
         needs=("kube-apiserver",),
         ready=Ready("/readyz", port),
+        env=_roomy(1 / 8),
     )
 
 
@@ -229,12 +234,20 @@ def kwok(managed_nodes: str) -> Component:
         needs=("kube-apiserver",),
         ready=Ready("/healthz"),
         lock="kwok.lock",
+        env=_roomy(1 / 8),
     )
+
+
+def _roomy(share: float) -> dict[str, str]:
+    """Garbage is collected a quarter as often, up to a share of the machine's memory. On machines with cores to spare Go
+    collects beside the work; on two cores it took a quarter of everything: 5,000 pods ran after 31 s instead of 40 s."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"GOGC": "400", "GOMEMLIMIT": f"{int(memory * share) >> 20}MiB"}
 
 
 def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
     """Complete, because KWOK fills in no defaults of its own once it is given a configuration."""
-    parallelism = settings.get("parallelism", 4)
+    parallelism = settings.get("parallelism", 64)
     options: dict[str, Any] = {
         "cidr": "10.0.0.0/24",
         "enableDebuggingHandlers": True,
