@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (item.get_closest_marker("local") is not None, item.get_closest_marker("slow") is not None)
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of the person who runs the tests are none of our business. Binaries are: the cache stays theirs."""
+    home = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        patch.delenv("KUBECONFIG", raising=False)
+        yield home
 
 
 @pytest.fixture

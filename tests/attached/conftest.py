@@ -108,15 +108,6 @@ class Foreign:
         return self.cluster.kubeconfig(name)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        patch.delenv("KUBECONFIG", raising=False)
-        yield home
-
-
 @pytest.fixture(scope="session")
 def foreign(own_state: Path) -> Iterator[Foreign]:  # noqa: ARG001
     binaries = ensure_binaries(programs.CONTROL_PLANE)

@@ -55,8 +55,8 @@ class ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
-    """Starts control planes; those of the person who runs the tests are none of our business."""
+def clusters() -> Iterator[Callable[..., ControlPlane]]:
+    """Starts control planes."""
     from seatrial.clusters.local import kept, programs
     from seatrial.clusters.local.binaries import ensure_binaries
     from seatrial.clusters.local.components import Wish
@@ -75,13 +75,11 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 
         return ControlPlane(cluster.url, cluster.kubeconfig(), kill)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        try:
-            yield start
-        finally:
-            for name in names:
-                kept.down(name)
+    try:
+        yield start
+    finally:
+        for name in names:
+            kept.down(name)
 
 
 @pytest.fixture(scope="session")

@@ -20,15 +20,6 @@ from seatrial.clusters.local.stages import default_stages
 SOURCE = Path(kept.__file__).parents[3]
 
 
-@pytest.fixture(autouse=True, scope="session")
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Clusters of the person who runs the tests are none of our business. Binaries are: the cache stays theirs."""
-    home = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        yield home
-
-
 @pytest.fixture(scope="session")
 def binaries() -> dict[str, Path]:
     return ensure_binaries([*programs.CONTROL_PLANE, programs.KUBECTL])

@@ -33,7 +33,7 @@ from seatrial.record.submissions import Submissions
 
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
-PROFILE_S = 5
+PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
 
 
 class LocalCluster(LiveCluster):
