@@ -14,11 +14,16 @@ Seatrial = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "seatrial"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# What starts processes, of ours or of others: a second or more each, so `make check` leaves them to `make test`.
+PROCESSES = {"attached", "cli", "kube", "local", "runs"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
-    items.sort(
-        key=lambda item: (item.get_closest_marker("local") is not None, item.get_closest_marker("slow") is not None)
-    )
+    for item in items:
+        if item.path.relative_to(config.rootpath / "tests").parts[0] in PROCESSES:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: [item.get_closest_marker(mark) is not None for mark in ("local", "slow")])
 
 
 @pytest.fixture(autouse=True, scope="session")
