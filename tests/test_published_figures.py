@@ -1,4 +1,8 @@
-"""The simulator against the published table of `many-small-jobs`, every cell, over five seeds. Nothing is fitted to a cell."""
+"""The simulator against the published table of `many-small-jobs`, every cell, over five seeds.
+
+No constant knows a number of jobs. What was set from the same experiment (the kubelet's two start constants) or assumed about its
+cluster (MCAD's group-versions) is said in docs/simulator.md and docs/stacks/mcad.md.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +102,6 @@ def test_kubelets_start_containers_more_slowly_the_more_there_are(study: Path) -
     medians = [_time_to_start(study, "kind", jobs).median() for jobs in PUBLISHED["kind"]]
     assert medians == sorted(medians)  # type: ignore[type-var]
     ten, hundred = _time_to_start(study, "kind", 10), _time_to_start(study, "kind", 100)
-    assert 8 <= ten.min() <= ten.max() <= 10.2  # type: ignore[operator]
+    assert 8 <= ten.min() <= ten.max() <= 10.0  # type: ignore[operator]
     assert 20 <= hundred.median() <= 26  # type: ignore[operator]
     assert hundred.max() <= 26  # type: ignore[operator]

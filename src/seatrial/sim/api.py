@@ -71,13 +71,3 @@ class ApiServer:
     def spend(self, client: Client) -> None:
         """A request whose answer nobody waits for: only its place in the client's line matters."""
         client.slot(self._kernel.now)
-
-    def calls(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
-        """So many requests, each sent when the one before is answered; `then(arg)` after the last."""
-        if count <= 0:
-            then(arg)
-        else:
-            self.call(client, verb, self._next, (client, verb, count - 1, then, arg))
-
-    def _next(self, chain: tuple[Client, int, int, Do, Any]) -> None:
-        self.calls(*chain)

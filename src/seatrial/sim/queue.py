@@ -90,9 +90,6 @@ class Queue:
             self._away.add(pod)
         self._attempts.pop(pod, None)
 
-    def waiting(self) -> int:
-        return len(self._active) + len(self._backing_off) + len(self._unschedulable) - len(self._away)
-
     def _back_off(self, pod: int, failed_at: int) -> None:
         until = failed_at + min(BACKOFF_FIRST << min(self._attempts[pod] - 1, 10), BACKOFF_MOST)
         if until <= self._kernel.now:
