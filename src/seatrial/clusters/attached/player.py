@@ -99,11 +99,7 @@ class Player:
         supervisor, self._supervisor = self._supervisor, None
         try:
             if supervisor:
-                await supervisor.stop()
-        except BaseException:
-            if supervisor:
-                supervisor.kill()
-            raise
+                await supervisor.stop_or_kill()
         finally:
             held, self._claim = self._claim, None
             if held:

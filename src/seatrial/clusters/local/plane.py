@@ -166,11 +166,7 @@ class LocalControlPlane:
         supervisor, self._supervisor = self._supervisor, None
         try:
             if supervisor:
-                await supervisor.stop()
-        except BaseException:
-            if supervisor:
-                supervisor.kill()
-            raise
+                await supervisor.stop_or_kill()
         finally:
             self._ports.release()
             held, self._claim = self._claim, None

@@ -263,6 +263,14 @@ class Supervisor:
                 await asyncio.wait_for(running.exited.wait(), patience)
                 return
 
+    async def stop_or_kill(self) -> None:
+        """In order if there is time for it; whoever is cancelled meanwhile leaves nothing running either."""
+        try:
+            await self.stop()
+        except BaseException:
+            self.kill()
+            raise
+
     def kill(self) -> None:
         """Everything, now, without an event loop: the last resort of an interrupted stop."""
         for running in list(self._running.values()):
