@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from seatrial.model.errors import SetupProblem
-from seatrial.model.plan import NodeGroup, Trial
+from seatrial.model.plan import NodeGroup, Target, Trial
 from seatrial.study.running import check
 from tests.sim.making import fakes, submit, to_the_end, trial
 
@@ -22,7 +22,7 @@ PLAIN = trial(*to_the_end(submit(1)), nodes=[fakes(1)])
 QUEUED = trial(*to_the_end(submit(1)), nodes=[fakes(1)], stack="mcad")
 
 
-@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "kubelets"), (GANG, "gang"), (QUEUED, "mcad")])
+@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "kubelets"), (QUEUED, "mcad")])
 def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -> None:
     checked = check([_on(PLAIN, "local", "plain"), _on(asked, "local")])
     assert [kept.setup.name for kept in checked.trials] == ["plain"]
@@ -34,6 +34,18 @@ def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -
 @pytest.mark.parametrize("asked", [KUBELETS, GANG, PLAIN, QUEUED])
 def test_the_simulator_can_do_all_of_it(asked: Trial) -> None:
     assert check([asked]).trials == [asked]
+
+
+def test_nobody_plays_the_application_on_nodes_of_others() -> None:
+    gang = trial(*to_the_end(submit(1, pods=2, gang=True)), nodes=[NodeGroup("theirs", 1, {}, existing="a=b")])
+    with pytest.raises(SetupProblem, match="application"):
+        check([_on(gang, "kubeconfig")])
+
+
+def test_a_kept_cluster_runs_plain_kubernetes() -> None:
+    asked = dataclasses.replace(_on(QUEUED, "local"), target=Target(cluster="mine"))
+    with pytest.raises(SetupProblem):
+        check([asked])
 
 
 def test_nothing_left_is_an_error() -> None:

@@ -15,16 +15,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.clusters import fakes
+from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.errors import read_status
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, STRATEGIC, create
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
 from seatrial.kube.shapes import Object
 from seatrial.model.errors import SetupProblem
-from seatrial.model.interfaces import Stack, Tally
+from seatrial.model.interfaces import Manifest, Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.plan import Amounts, Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
 from seatrial.observe.observer import Observer, Watch
@@ -72,6 +74,9 @@ class LiveCluster:
         self._groups: dict[str, list[str]] = {}
         self._spans: list[dict[str, Any]] = []
         self._names: list[list[tuple[Any, str]]] = []  # per workload: what was made for it
+        self._workloads: list[Workload] = []
+        self._closed: set[str] = set()  # nodes that take no pods: cordoned or not ready
+        self._node_groups: dict[str, NodeGroup] = {}  # per node
         self._pace = _Pace(int(SECOND / trial.setup.client.rate) if trial.setup.client.rate else 0)
         self.client: Client
         self.wall_epoch = 0
@@ -102,8 +107,10 @@ class LiveCluster:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
         await self._make_namespace()
+        self._applications = Applications(self.client, self.namespace)
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
+        await self._prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
         for span in self._spans:
@@ -125,17 +132,22 @@ class LiveCluster:
     async def nodes(self, change: Nodes) -> None:
         if change.add:
             await self._add_nodes(change.add)
+            await self._prepare()
             return
         there = self._groups.get(change.group, [])
         for name in list(there[: change.count]):
+            (self._closed.discard if change.change in ("uncordon", "ready") else self._closed.add)(name)
             if change.change == "remove":
                 await self.client.delete(NODES, name)
                 there.remove(name)
+                self._node_groups.pop(name, None)
                 self._end_span(change.group)
             elif change.change in ("cordon", "uncordon"):
                 await self.client.patch(NODES, {"spec": {"unschedulable": change.change == "cordon"}}, name)
             else:
                 await self._make_ready(name, change.change == "ready")
+        if change.change == "remove":
+            await self._prepare()
 
     async def _make_ready(self, name: str, ready: bool) -> None:
         """The mark keeps KWOK from setting the node Ready again."""
@@ -149,7 +161,56 @@ class LiveCluster:
         for number, phase in enumerate(self.ledger.workload_phase):
             if phase in phases:
                 for resource, name in self._names[number]:
-                    await self.client.delete(resource, name, self.namespace)
+                    await self.client.delete(resource, name, self.namespace)  # gone already is fine
+
+    def state(self) -> State:
+        """From what the watches showed."""
+        observer, number = self.observer, self.ledger.number
+        ended = [number[stage] for stage in ("completed", "failed", "deleted")]
+        open_ones = {
+            n for n in range(len(self._workloads)) if not any(self.ledger.has_reached(n, end) for end in ended)
+        }
+        places: dict[int, list[int]] = {n: [] for n in open_ones}
+        counted = {n: [0, 0, 0, 0] for n in open_ones}  # running, waiting, finished, when the last began to run
+        names = list(self._node_groups)
+        index = {observer.nodes[name]: place for place, name in enumerate(names)}
+        used: list[dict[str, int]] = [{} for _ in names]
+        for pod in observer.pods.values():
+            owner = self.ledger.pod_workload[pod]
+            reached = observer.reached(pod)
+            if owner not in open_ones:
+                continue
+            count, place = counted[owner], index.get(observer.places.get(pod, -1))
+            if number["finished"] in reached:
+                count[2] += 1
+            elif place is None:
+                count[1] += number["scheduled"] not in reached
+            else:
+                places[owner].append(place)
+                if number["running"] in reached:
+                    count[0] += 1
+                    count[3] = max(count[3], observer.seen[pod, number["running"]])
+                for resource, amount in {**self._workloads[owner].shape.requests, "pods": 1}.items():
+                    used[place][resource] = used[place].get(resource, 0) + amount
+        nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
+        workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
+        return State(self.now(), nodes, workloads, None, (*self.deaths, *observer.troubles))
+
+    def _node_state(self, name: str, used: Amounts) -> NodeState:
+        group = self._node_groups[name]
+        free = {resource: amount - used.get(resource, 0) for resource, amount in group.capacity.items()}
+        return NodeState(name, group.name, group.capacity, free, name not in self._closed, group.labels, group.taints)
+
+    def _workload_state(self, number: int, places: tuple[int, ...], counted: list[int]) -> WorkloadState:
+        workload, ledger = self._workloads[number], self.ledger
+        running, waiting, finished, began = counted
+        admitted = ledger.number.get("admitted")
+        return WorkloadState(
+            number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
+            workload.duration, ledger.stage_of(number), self.observer.seen.get((number, ledger.number["submitted"]), 0),
+            admitted is None or ledger.has_reached(number, admitted),
+            places, 0, running, waiting, finished, self.observer.said.get(number, ""), began + workload.duration if running else 0,
+        )  # fmt: skip
 
     def target(self) -> dict[str, Any]:
         return {}
@@ -172,6 +233,8 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        if hasattr(self, "_applications"):
+            await self._applications.stop()
         await self.leave()
 
     def sources(self) -> list[dict[str, Any]]:
@@ -184,7 +247,7 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = []
+        reasons = [*self._applications.problems] if hasattr(self, "_applications") else []
         if self._lag_worst > LAG_MOST:
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
         if any(gap.missed for gap in gaps):
@@ -243,6 +306,9 @@ class LiveCluster:
         """The workload is known before its request leaves: the watch may be faster than the answer."""
         number = self.ledger.workload(phase, workload.pods)
         self.observer.workloads[workload.name] = number
+        self._workloads.append(workload)
+        if workload.gang:
+            self._applications.joins(number, workload)
         manifests = self.stack.render(workload, self.labels)
         self._names.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
@@ -276,12 +342,42 @@ class LiveCluster:
     async def _has_service_account(self) -> bool:
         return await self.client.find(SERVICE_ACCOUNTS, "default", self.namespace, shape=Object) is not None
 
+    async def _prepare(self) -> None:
+        """What the stack needs beside its processes: created, or brought up to date where it is there already. Its
+        controller may need a moment before its webhooks answer."""
+        capacity: dict[str, int] = {}
+        for group in self._node_groups.values():
+            for resource, amount in group.capacity.items():
+                capacity[resource] = capacity.get(resource, 0) + amount
+        for manifest in self.stack.prepare(self.trial.setup.settings, capacity, self.labels, self.namespace):
+            await self._apply(manifest)
+
+    async def _apply(self, manifest: Manifest) -> None:
+        resource = manifest.resource
+        namespace = self.namespace if resource.namespaced else ""
+        until = time.monotonic() + READY_WITHIN_S
+        while True:
+            try:
+                await self.client.create(resource, manifest.body, manifest.name, namespace)
+                return
+            except ApiProblem as problem:
+                if problem.code == 409:
+                    await self.client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, namespace)
+                    return
+                if problem.code < 500 or time.monotonic() > until:  # 500: a webhook that nobody answers
+                    raise SetupProblem(
+                        f"{resource.kind} {manifest.name} could not be made: {problem.message}",
+                        f"Is the controller of the stack '{self.stack.name}' well? Its log says more.",
+                    ) from problem
+            await asyncio.sleep(0.1)
+
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
         names = self._groups.setdefault(group.name, [])
         added = await fakes.create(self.client, group, len(names), self.labels)
         for name in added:
             self.observer.node(name)
+            self._node_groups[name] = group
         names += added
         capacity = dict(group.capacity)
         self._spans.append(
@@ -323,9 +419,13 @@ class LiveCluster:
             await asyncio.sleep(0.005)
 
     async def _watch(self, wanted: Watch, state: Watching, selector: str) -> None:
+        pods = wanted.resource == PODS
+
         def handle(stamp: int, event: str, thing: Any) -> None:
             if thing is not None:
                 wanted.handle(self.observer, stamp, event, thing)
+                if pods:
+                    self._applications.sees(event, thing)
 
         try:
             await watch(

@@ -10,6 +10,7 @@ from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, Nodes, Trial
 from seatrial.model.randomness import stream_seed
+from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim.clock import VirtualLoop
@@ -99,6 +100,9 @@ class SimCluster:
         for number, phase in enumerate(self.ledger.workload_phase):
             if phase in phases and not self.ledger.has_reached(number, done["deleted"]):
                 self._sim.delete(number)
+
+    def state(self) -> State:
+        return self._sim.state()
 
     def target(self) -> dict[str, Any]:
         return {}

@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 from seatrial.model.lifecycle import Stage
 from seatrial.model.load import Load
-from seatrial.model.plan import Delete, Nodes, Scalar, Trial, Workload
+from seatrial.model.plan import Amounts, Delete, Nodes, Scalar, Trial, Workload
 from seatrial.model.settings import Setting
+from seatrial.model.state import State
 
 T = TypeVar("T")
 
@@ -44,12 +45,29 @@ class Stack(Protocol):
     about: str
     stages: Sequence[Stage]  # in lifecycle order; copied into trial.json
     settings: Sequence[Setting]  # its own, beside those of the control plane
+    needs: str  # what must be there for it on a real cluster, for `seatrial stacks`
+    runs_on: Sequence[str]  # of sim, local, kubeconfig
+    verified: str  # how its figures were checked, for `seatrial stacks`
+    groups: Sequence[str]  # API groups that a cluster which has it serves, for `doctor` and --on kubeconfig
+    created_as: tuple[str, str]  # API group and plural of what the client creates for a workload
 
     def refuses(self, trial: Trial) -> str | None:
         """Why it cannot run this trial, or None."""
 
     def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
         """Puts its parts into the simulator; what is returned takes each workload the server has just created."""
+
+    def releases(self, settings: Mapping[str, Mapping[str, Scalar]]) -> Sequence[int]:
+        """Its own time-outs (ns) that can still free something when nothing else moves; none: what is held stays held."""
+
+    def prepare(
+        self, settings: Mapping[str, Mapping[str, Scalar]], capacity: Amounts, labels: Mapping[str, str], namespace: str
+    ) -> Sequence[Manifest]:
+        """What it needs on a real cluster beside its processes (queues, quotas). Applied before the first workload, and
+        again with the new capacity whenever nodes come or go."""
+
+    def programs(self) -> Sequence[Any]:
+        """What it needs built for `local` (clusters.local.description.GoBinary), for `cluster build` and `doctor`."""
 
     def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:
         """The control plane of `local` (clusters.local.description.ControlPlane) with this stack in it."""
@@ -77,6 +95,9 @@ class Cluster(Protocol):
     async def load(self, load: Load) -> Tally: ...
 
     async def nodes(self, change: Nodes) -> None: ...
+
+    def state(self) -> State:
+        """Who holds what and who waits, from what is known here: never a request."""
 
     async def delete(self, what: Delete) -> None: ...
 

@@ -19,21 +19,24 @@ from seatrial.model.units import MICROSECOND
 from seatrial.observe import sources
 from seatrial.observe.observer import Observer
 
+
 # Bodies only where the transition is in the body: which phase a pod got, whether a Job is complete, a generated pod name.
-POLICY: Mapping[str, Any] = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "omitManagedFields": True,
-    "rules": [
-        {"level": "Request", "verbs": ["update", "patch"], "resources": [
-            {"group": "", "resources": ["pods/status"]}, {"group": "batch", "resources": ["jobs/status"]}]},
-        {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
-        {"level": "Metadata", "verbs": ["create"], "resources": [
-            {"group": "", "resources": ["pods/binding"]}, {"group": "batch", "resources": ["jobs"]}]},
-        {"level": "None"},
-    ],
-}  # fmt: skip
+def policy(group: str, plural: str) -> Mapping[str, Any]:
+    """`group` and `plural` are of what the client creates for a workload."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "omitManagedFields": True,
+        "rules": [
+            {"level": "Request", "verbs": ["update", "patch"], "resources": [
+                {"group": "", "resources": ["pods/status"]}, {"group": "batch", "resources": ["jobs/status"]}]},
+            {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+            {"level": "Metadata", "verbs": ["create"], "resources": [
+                {"group": "", "resources": ["pods/binding"]}, {"group": group, "resources": [plural]}]},
+            {"level": "None"},
+        ],
+    }  # fmt: skip
 
 
 class _Ref(msgspec.Struct, rename="camel"):
@@ -110,10 +113,10 @@ def _name(event: _Event) -> str:
 
 def _stages(event: _Event) -> list[str]:
     kind = (event.verb, event.object_ref.resource, event.object_ref.subresource)
-    if kind == ("create", "jobs", ""):
-        return ["created"]
     if kind == ("create", "pods", ""):
         return ["pods_created"]
+    if kind[::2] == ("create", ""):  # the policy logs nothing else that is created
+        return ["created"]
     if kind == ("create", "pods", "binding"):
         return ["scheduled"]
     status = event.request_object.status if event.request_object else _Status()

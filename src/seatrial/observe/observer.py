@@ -32,6 +32,8 @@ class Observer:
         self.failures: dict[str, int] = {}  # why workloads could not be submitted → how many
         self.seen: dict[tuple[int, int], int] = {}  # (workload or pod, stage) → ns since the epoch
         self.places: dict[int, int] = {}  # pod → node
+        self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
+        self.troubles: dict[str, None] = {}  # what a part of the stack says it cannot do
         self._reached: set[int] = set()
         self._pod_reached: dict[int, set[int]] = {}
         self._number = ledger.number
@@ -52,6 +54,19 @@ class Observer:
             self._reached.add(key)
             self.seen[workload, number] = stamp - self.epoch
             self.ledger.move(stamp - self.epoch, workload, number, source=source)
+
+    def says(self, name: str, text: str) -> None:
+        """Why a workload waits; empty when it does no longer."""
+        workload = self.workloads.get(name)
+        if workload is not None:
+            self.said[workload] = text
+
+    def trouble(self, text: str) -> None:
+        self.troubles[text] = None
+
+    def reached(self, pod: int) -> set[int]:
+        """The stages of a pod that is not gone."""
+        return self._pod_reached[pod]
 
     def has(self, name: str, stage: str) -> bool:
         return self.workloads.get(name, -1) * self._stages + self._number[stage] in self._reached

@@ -32,7 +32,8 @@ class Ledger:
         self.stages = tuple(stages)
         self.number = index_of(stages)
         self.counts = [0] * len(self.stages)  # workloads that reached each stage
-        self.last = 0  # when anything was last recorded
+        self.last = 0  # when a workload last reached a stage as a whole
+        self.touched = 0  # when anything at all was last recorded
         self.nodes: list[str] = []
         self.pod_workload: list[int] = []
         self.workload_phase: list[int] = []
@@ -68,12 +69,14 @@ class Ledger:
     def move(self, at: int, workload: int, stage: int, detail: int = 0, source: int = 0) -> None:
         """A workload reached a workload stage. To be called once per workload and stage."""
         self._records += RECORD.pack(at, workload, stage, source, -1, detail)
+        self.touched = at
         self._left[stage][workload] = 0
         self._reached(at, workload, stage)
 
     def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
         """A pod reached a pod stage. To be called once per pod and stage; a pod that comes again is a new pod."""
         self._records += RECORD.pack(at, pod, stage, source, node, detail)
+        self.touched = at
         workload = self.pod_workload[pod]
         left = self._left[stage]
         left[workload] -= 1
@@ -87,10 +90,17 @@ class Ledger:
     def lose_pod(self, at: int, pod: int, reached: Iterable[int]) -> None:
         """A pod is gone before it finished: the stages it had reached are to be reached again, by another."""
         self._records += RECORD.pack(at, pod, self.number[LOST.name], 0, -1, 0)
+        self.touched = at
         workload = self.pod_workload[pod]
         for stage in reached:
             if self._left[stage][workload] > 0:
                 self._left[stage][workload] += 1
+
+    def stage_of(self, workload: int) -> str:
+        """The last stage it has reached as a whole."""
+        lost = self.number.get(LOST.name)
+        reached = [stage for stage, left in enumerate(self._left) if left[workload] <= 0 and stage != lost]
+        return self.stages[reached[-1]].name if reached else ""
 
     def has_reached(self, workload: int, stage: int) -> bool:
         return self._left[stage][workload] <= 0

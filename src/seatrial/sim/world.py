@@ -11,10 +11,21 @@ from typing import Any
 
 from seatrial.model.barrier import Barrier
 from seatrial.model.interfaces import Tally
-from seatrial.model.lifecycle import COMPLETED, CREATED, DELETED, FINISHED, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
+from seatrial.model.lifecycle import (
+    ADMITTED,
+    COMPLETED,
+    CREATED,
+    DELETED,
+    FINISHED,
+    PODS_CREATED,
+    RUNNING,
+    SCHEDULED,
+    SUBMITTED,
+)
 from seatrial.model.load import Load
-from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
+from seatrial.model.plan import Amounts, NodeGroup, Scalar, Span, Workload
 from seatrial.model.randomness import scalars, stream_seed
+from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -58,11 +69,14 @@ class Sim:
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
+        self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
+        self.quota: Callable[[], Amounts | None] = lambda: None  # what the stack admits in all
         self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
         self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = Client("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
+        self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
         self._job_pods: dict[int, list[int]] = {}
         self._unready: dict[int, int] = {}  # node → since when
         number = ledger.number
@@ -142,9 +156,50 @@ class Sim:
         for call in self.when_deleted:
             call(number)
 
+    def capacity(self) -> dict[str, int]:
+        """What the nodes that are there have in all."""
+        nodes = self.nodes
+        return {name: sum(nodes.capacity[column][node] for node in range(len(nodes)) if nodes.is_open(node))
+                for column, name in enumerate(nodes.resources)}  # fmt: skip
+
     def pods_of(self, job: int) -> list[int]:
         """The pods of a Job that is not complete."""
         return self._job_pods.get(job, [])
+
+    # who holds what
+
+    def state(self) -> State:
+        over = (self._complete, self._deleted)
+        has_reached = self.ledger.has_reached
+        open_ones = [n for n in range(len(self.workloads)) if not any(has_reached(n, end) for end in over)]
+        nodes = tuple(self._node_state(node) for node in range(len(self.nodes)))
+        return State(self.kernel.now, nodes, tuple(map(self._workload_state, open_ones)), self.quota())
+
+    def _node_state(self, node: int) -> NodeState:
+        nodes, group = self.nodes, self.nodes.groups[node]
+        capacity = {name: nodes.capacity[column][node] for column, name in enumerate(nodes.resources)}
+        free = {name: nodes.free[column][node] for column, name in enumerate(nodes.resources)}
+        name = self.ledger.nodes[node]
+        return NodeState(name, group.name, capacity, free, nodes.is_open(node), group.labels, group.taints)
+
+    def _workload_state(self, number: int) -> WorkloadState:
+        workload, states = self.workloads[number], self.pods.state
+        pods = self._job_pods.get(number, ())
+        standing = [pod for pod in pods if states[pod] in (pod_state.ASSUMED, pod_state.BOUND, pod_state.RUNNING)]
+        running = [pod for pod in standing if states[pod] == pod_state.RUNNING]
+        admitted = self.ledger.number.get(ADMITTED.name)
+        return WorkloadState(
+            number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
+            workload.duration, self.ledger.stage_of(number), 0,
+            admitted is None or self.ledger.has_reached(number, admitted),
+            tuple(self.pods.node[pod] for pod in standing),
+            sum(states[pod] == pod_state.ASSUMED for pod in standing),
+            len(running),
+            sum(states[pod] == pod_state.PENDING for pod in pods),
+            sum(states[pod] == pod_state.FINISHED for pod in pods),
+            self.said.get(number, ""),
+            self._ends_at.get(number, 0) if running else 0,
+        )  # fmt: skip
 
     # the life of a pod
 
@@ -192,6 +247,7 @@ class Sim:
 
     def _run(self, pod: int, duration: int) -> None:
         node = self.pods.node[pod]
+        self._ends_at[self.pods.job[pod]] = self.kernel.now + duration
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:
@@ -221,6 +277,7 @@ class Sim:
         self.ledger.move(self.kernel.now, job, self._complete)
         self._job_pods.pop(job, None)
         self._due.pop(job, None)
+        self._ends_at.pop(job, None)
         for call in self.when_completed:
             call(job)
 

@@ -5,27 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.model.labels import DURATION_ANNOTATION, WORKLOAD_LABEL
+from seatrial.kube.resources import JOBS, SERVICES
+from seatrial.model.interfaces import Manifest
+from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, WORKLOAD_LABEL
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
 IMAGE = "seatrial.dev/none"  # fake nodes pull nothing
 
 
-def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
-    """Indexed if it is a gang (its pods then have stable names), else as `kubectl create job` makes it."""
+def manifests(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> list[Manifest]:
+    """A Job; a gang has a headless Service too, by which its pods find each other, as a MiniCluster has."""
+    made = [Manifest(JOBS, workload.name, job(workload, labels, scheduler))]
+    return [service(workload, labels), *made] if workload.gang else made
+
+
+def service(workload: Workload, labels: Mapping[str, str]) -> Manifest:
     own = {**labels, WORKLOAD_LABEL: workload.name}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": workload.name, "labels": own},
+        "spec": {"clusterIP": "None", "selector": {WORKLOAD_LABEL: workload.name}},
+    }
+    return Manifest(SERVICES, workload.name, body)
+
+
+def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
+    """Indexed if it is a gang (its pods then have stable names), else as `kubectl create job` makes it.
+
+    How long a gang's pods run is known only once all of them do: whoever plays the application tells them then.
+    """
+    own = {**labels, WORKLOAD_LABEL: workload.name}
+    kind = APPLICATION_ANNOTATION if workload.gang else DURATION_ANNOTATION
     spec: dict[str, Any] = {
         "parallelism": workload.pods,
         "completions": workload.pods,
         "backoffLimit": 100,
         "template": {
-            "metadata": {"labels": own, "annotations": {DURATION_ANNOTATION: _duration(workload.duration)}},
+            "metadata": {"labels": own, "annotations": {kind: duration_text(workload.duration)}},
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.gang:
         spec["completionMode"] = "Indexed"
+        spec["template"]["spec"]["subdomain"] = workload.name
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -94,6 +118,6 @@ def _toleration(key: str, operator: str, value: str, effect: str) -> dict[str, s
     return {name: text for name, text in given.items() if text}
 
 
-def _duration(nanoseconds: int) -> str:
+def duration_text(nanoseconds: int) -> str:
     """As Go's time.ParseDuration takes it."""
     return f"{nanoseconds // MILLISECOND}ms"

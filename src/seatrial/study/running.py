@@ -104,13 +104,21 @@ def _brings_parts(trial: Trial) -> str | None:
 
 
 def _lacks_the_application(trial: Trial) -> str | None:
-    """Without it fake nodes would hide the deadlocks that gangs are tested for."""
-    if trial.on != "sim" and any(submit.gang for submit in trial.submits()):
-        return f"its pods wait for each other (gang), and nobody plays that application on --on {trial.on} yet"
+    """On fake nodes we play it. Containers of a real node would have to be that application."""
+    existing = any(group.existing for group in trial.node_groups())
+    if existing and any(submit.gang for submit in trial.submits()):
+        return "its pods wait for each other (gang), and on existing nodes nobody plays that application"
     return None
 
 
-HINDRANCES = (_lacks_kubelets, _lacks_existing, _brings_parts, _lacks_the_application)
+def _lacks_the_stack(trial: Trial) -> str | None:
+    """A kept cluster was started before anybody knew which stack would be tried."""
+    if trial.on == "local" and trial.target.cluster and trial.setup.stack != "default":
+        return f"the kept cluster '{trial.target.cluster}' runs plain Kubernetes; leave --cluster away for '{trial.setup.stack}'"
+    return None
+
+
+HINDRANCES = (_lacks_kubelets, _lacks_existing, _brings_parts, _lacks_the_application, _lacks_the_stack)
 
 
 def run_study(

@@ -1,6 +1,9 @@
 """The programs a cluster runs: ready-made ones if the user has them, else built once from pinned Go modules and
 cached.
 
+Files of the module that a program needs beside it (its CRDs) are copied into the entry when it is built, so that nothing has to
+be looked up in Go's own cache later.
+
 A cache entry's name is a hash of everything that decides what comes out: the sums of the module's dependencies, the
 Go version, the platform and the flags. A binary appears under its name only when it is complete, and processes that
 want the same one at the same time build it once.
@@ -88,10 +91,23 @@ def cache_path(binary: GoBinary, go: Go) -> Path:
 def cache_key(binary: GoBinary, go: Go) -> str:
     parts = [(binary.module / name).read_bytes() for name in ("go.mod", "go.sum")]
     parts += [part.encode() for part in (go.version, go.platform, *_FLAGS, _ldflags(binary))]
+    parts += [part.encode() for part in (*binary.files, *(text for change in binary.replace for text in change))]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:16]
+
+
+def kept_files(binary: GoBinary, program: Path) -> list[Path]:
+    """What stands in `binary.files`, beside the program: of the cache, or of a directory of ready-made ones."""
+    found = sorted((program.parent / f"{binary.name}.files").glob("*.yaml"))
+    if binary.files and not found:
+        raise SetupProblem(
+            f"{program} comes without its manifests",
+            f"Put those of its version ({', '.join(binary.files)}) into {program.parent / f'{binary.name}.files'}, or leave "
+            "--binaries away to have both built.",
+        )
+    return found
 
 
 def _ldflags(binary: GoBinary) -> str:
@@ -105,11 +121,14 @@ def _build(binary: GoBinary, go: Go, path: Path, progress: Progress) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent, ignore_cleanup_errors=True) as folder:
             result = Path(folder) / binary.name
-            status, output = _run_go(binary, go, result, progress)
+            module = _patched(binary, go, Path(folder)) if binary.replace else binary.module
+            status, output = _run_go(binary, go, module, result, progress)
             if status or not result.exists():
                 progress.done("failed")
                 raise _explain(binary, output, status)
             result.chmod(0o755)
+            if binary.files:
+                _keep_files(binary, go, path.parent / f"{binary.name}.files")
             result.replace(path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
@@ -117,13 +136,55 @@ def _build(binary: GoBinary, go: Go, path: Path, progress: Progress) -> None:
         raise
 
 
-def _run_go(binary: GoBinary, go: Go, result: Path, progress: Progress) -> tuple[int, str]:
+def _keep_files(binary: GoBinary, go: Go, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    source = _module_of(binary, go)
+    for pattern in binary.files:
+        found = sorted(source.glob(pattern))
+        if not found:
+            raise SetupProblem(f"{binary.name}: its module has no {pattern}", "This is a defect of seatrial.")
+        for file in found:
+            shutil.copyfile(file, target / file.name)
+
+
+def _module_of(binary: GoBinary, go: Go) -> Path:
+    """Where Go's cache has the module that the package belongs to."""
+    asked = [str(go.program), "list", "-f", "{{.Module.Dir}}", binary.package]
+    said = subprocess.run(
+        asked, cwd=binary.module, env=go.env, capture_output=True, text=True, timeout=600, check=False
+    )
+    if said.returncode or not said.stdout.strip():
+        raise _explain(binary, said.stderr, said.returncode)
+    return Path(said.stdout.strip())
+
+
+def _patched(binary: GoBinary, go: Go, folder: Path) -> Path:
+    """A copy of our module folder that builds from a copy of the dependency with the texts replaced."""
+    source, copy, module = _module_of(binary, go), folder / "source", folder / "module"
+    shutil.copytree(source, copy, copy_function=shutil.copyfile)
+    for file, old, new in binary.replace:
+        text = (copy / file).read_text()
+        if old not in text:
+            raise SetupProblem(f"{binary.name}: {file} has no {old!r} to replace", "This is a defect of seatrial.")
+        (copy / file).write_text(text.replace(old, new))
+    shutil.copytree(binary.module, module)
+    named = ["list", "-f", "{{.Module.Path}}", binary.package]
+    said = subprocess.run(
+        [go.program, *named], cwd=binary.module, env=go.env, capture_output=True, text=True, check=True
+    )
+    change = f"-replace={said.stdout.strip()}={copy}"
+    subprocess.run([go.program, "mod", "edit", change], cwd=module, env=go.env, capture_output=True, check=True)
+    return module
+
+
+def _run_go(binary: GoBinary, go: Go, module: Path, result: Path, progress: Progress) -> tuple[int, str]:
     """Its status and the last it said, read through a pipe: a file would be empty when the disk is full."""
     arguments = ["build", *_FLAGS, "-ldflags", _ldflags(binary), "-o", str(result), binary.package]
     said: deque[str] = deque(maxlen=200)
     with subprocess.Popen(
         tied_command(go.program, *arguments),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=binary.module, env=go.env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=module, env=go.env,
         text=True, errors="replace",
     ) as process:  # fmt: skip
         assert process.stdout

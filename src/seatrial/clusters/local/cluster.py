@@ -1,7 +1,7 @@
 """A trial on a real control plane of this machine: fresh for the trial, gone after it.
 
-A fresh one costs seconds, and leftovers of an earlier trial change results. The components' logs and what they measured of
-themselves are kept in the trial's directory; the audit log is read into the observations and goes.
+A fresh one costs seconds, and leftovers of an earlier trial change results. What the components measured of themselves is kept
+in the trial's directory, and what they logged if one died or work was left; the audit log is read into the observations and goes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LocalCluster(LiveCluster):
         wish = Wish(
             settings=trial.setup.settings,
             stages=fakes.stages(trial.node_groups()),
-            audit_policy=audit.POLICY,
+            audit_policy=audit.policy(*stack.created_as),
             overrides={name: _override(part) for name, part in trial.setup.components.items()},
         )
         binaries = Path(trial.target.binaries) if trial.target.binaries else None
@@ -78,6 +78,8 @@ class LocalCluster(LiveCluster):
         try:
             if hasattr(self, "client"):
                 await self.client.close()
+            if self.deaths or self._unfinished():
+                await asyncio.to_thread(self._plane.keep_logs, self._directory / "logs")
             if self._plane.audit_log and self.observer.epoch:
                 self._agreement = await asyncio.to_thread(
                     audit.merge, self._plane.audit_log, self.namespace, self.observer, self.wall_epoch
@@ -86,6 +88,11 @@ class LocalCluster(LiveCluster):
             self.deaths.append(f"the audit log could not be read: {error}")
         finally:
             await asyncio.shield(self._plane.down())
+
+    def _unfinished(self) -> bool:
+        """Then somebody will want to know why: what the components said is kept."""
+        number, counts = self.ledger.number, self.ledger.counts
+        return counts[number["completed"]] < counts[number["submitted"]]
 
     def sources(self) -> list[dict[str, Any]]:
         measured = self._agreement.p99 if self._agreement and self._agreement.count else None

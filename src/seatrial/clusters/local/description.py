@@ -20,6 +20,8 @@ class GoBinary:
     module: Path
     package: str
     stamps: tuple[tuple[str, str], ...] = ()  # variable → value, set by the linker (`-X`)
+    files: tuple[str, ...] = ()  # patterns below the package's Go module of what is kept beside the program (CRDs)
+    replace: tuple[tuple[str, str, str], ...] = ()  # (file, old, new): built from a copy of the module with these texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class ControlPlane:
     identities: tuple[Identity, ...]
     files: Mapping[str, str | Mapping[str, Any]] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()  # created by the administrator once the API server is ready
+    manifests: tuple[GoBinary, ...] = ()  # programs whose `files` are created before these objects
 
     def component(self, name: str) -> Component:
         return next(c for c in self.components if c.name == name)
@@ -100,6 +103,13 @@ class ControlPlane:
 
     def with_file(self, name: str, content: str | Mapping[str, Any]) -> ControlPlane:
         return replace(self, files={**self.files, name: content})
+
+    def with_objects(self, *objects: Mapping[str, Any]) -> ControlPlane:
+        return replace(self, objects=(*self.objects, *objects))
+
+    def with_manifests(self, binary: GoBinary) -> ControlPlane:
+        """With everything in the program's `files`."""
+        return replace(self, manifests=(*self.manifests, binary))
 
     def with_identity(self, identity: Identity) -> ControlPlane:
         others = tuple(i for i in self.identities if i.name != identity.name)

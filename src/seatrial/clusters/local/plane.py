@@ -19,8 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
+
 from seatrial.clusters.local.api import Api
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters.local.binaries import ensure_binaries, kept_files
 from seatrial.clusters.local.components import ADMIN, STAGES, USER, Wish, describe, override
 from seatrial.clusters.local.description import ControlPlane, GoBinary, Identity
 from seatrial.clusters.local.kubeconfig import write_kubeconfig
@@ -69,6 +71,8 @@ class LocalControlPlane:
         self._supervisor: Supervisor | None = None
         self._state: State | None = None
         self._begun = 0.0
+        self._paths: dict[str, Path] = {}
+        self._asking_anew: asyncio.Task[None] | None = None
 
     # ── what callers read once it is up ──
 
@@ -136,6 +140,7 @@ class LocalControlPlane:
         plane = self._amend(plane) if self._amend else plane
         self._plane = plane = await asyncio.to_thread(override, plane, self._wish.overrides or {})
         programs = await asyncio.to_thread(self._programs, plane)
+        self._paths = {c.binary.name: programs[c.name] for c in plane.components if isinstance(c.binary, GoBinary)}
         self._claim = claim(self.name, self._kept)
         self._state = read_state(self.layout)
         _write(self.layout, plane)
@@ -164,6 +169,8 @@ class LocalControlPlane:
     async def down(self) -> None:
         """Everything stopped in order and removed. Safe to call at any moment, also twice."""
         supervisor, self._supervisor = self._supervisor, None
+        if self._asking_anew:
+            self._asking_anew.cancel()
         try:
             if supervisor:
                 await supervisor.stop_or_kill()
@@ -174,11 +181,10 @@ class LocalControlPlane:
                 held.remove()
 
     def keep_logs(self, target: Path) -> None:
-        """Copies the components' logs and the audit log; `down` removes the originals."""
+        """Copies the components' logs; `down` removes the originals."""
         target.mkdir(parents=True, exist_ok=True)
-        for log in [*self.layout.logs.glob("*.log"), self.layout.audit_log]:
-            if log.exists():
-                shutil.copyfile(log, target / log.name)
+        for log in self.layout.logs.glob("*.log"):
+            shutil.copyfile(log, target / log.name)
 
     async def add_identity(self, identity: Identity) -> Path:
         """Somebody more whom the API server knows, with its role bound; the kubeconfig to act as them."""
@@ -206,10 +212,37 @@ class LocalControlPlane:
     # ── inside ──
 
     async def _when_ready(self, component: str) -> None:
+        again = component in self.timings
         self.timings.setdefault(component, time.monotonic() - self._begun)
+        if again and component in ("etcd", "kube-apiserver") and "kwok" in self.pids:
+            self._asking_anew = asyncio.create_task(self._ask_anew())
         if component == "kube-apiserver":
             bindings = [_binding(identity) for identity in self.plane.identities if identity.role]
-            await asyncio.to_thread(_create, self.api(), *self.plane.objects, *bindings)
+            await asyncio.to_thread(self._create_all, bindings)
+
+    def _create_all(self, bindings: list[dict[str, Any]]) -> None:
+        """What the description wants to exist before anybody else starts; kinds first, then things of these kinds."""
+        api = self.api()
+        files = [file for binary in self.plane.manifests for file in kept_files(binary, self._paths[binary.name])]
+        documents = [doc for file in files for doc in yaml.load_all(file.read_bytes(), yaml.CSafeLoader) if doc]
+        kinds = [thing for thing in documents if thing["kind"] == "CustomResourceDefinition"]
+        _create(api, *bindings, *kinds)
+        _established(api, kinds)
+        _create(api, *(thing for thing in documents if thing not in kinds), *self.plane.objects)
+
+    async def _ask_anew(self) -> None:
+        """KWOK drops a stage for good when its PATCH is answered by 500 or cut off (`shouldRetry` knows refused connections
+        and 503 only), which is what happens when etcd or the API server dies: a pod would stay as it is for ever. A new
+        KWOK lists everything."""
+        api = self.api()
+        while True:
+            with contextlib.suppress(OSError):
+                status, _ = await asyncio.to_thread(api.call, "GET", "/readyz")
+                if status == 200:
+                    break
+            await asyncio.sleep(0.1)
+        if self._supervisor and "kwok" in self.pids:
+            await self._supervisor.replace(self.plane.component("kwok"))
 
     async def _before_again(self, component: str) -> None:
         """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""
@@ -287,13 +320,40 @@ def _binding(identity: Identity) -> dict[str, Any]:
 
 
 def _create(api: Api, *objects: Any) -> None:
-    """Cluster-wide RBAC objects, all we ever create here. One that is there already is fine."""
+    """One that is there already is fine. Plurals are regular wherever we or our stacks create something here."""
     for thing in objects:
-        plural = f"{thing['kind'].lower()}s"
-        status, answer = api.call("POST", f"/apis/{thing['apiVersion']}/{plural}", thing)
+        group, _, version = thing["apiVersion"].rpartition("/")
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        namespace = thing["metadata"].get("namespace")
+        inside = f"/namespaces/{namespace}" if namespace else ""
+        status, answer = api.call("POST", f"{root}{inside}/{_plural(thing['kind'])}", thing)
         if status not in (201, 409):
             said = answer.get("message", "") if isinstance(answer, dict) else str(answer)[:200]
             raise SetupProblem(
                 f"{thing['kind']} {thing['metadata']['name']} could not be created ({status}): {said}",
                 "This is a defect of seatrial or of what amended the control plane.",
             )
+
+
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def _established(api: Api, kinds: list[Any]) -> None:
+    """Until the API server serves them: a controller that lists one before that gives up."""
+    until = time.monotonic() + SETTLE_S
+    for kind in kinds:
+        name = kind["metadata"]["name"]
+        while not _is_established(api, name):
+            if time.monotonic() > until:
+                raise SetupProblem(
+                    f"the kind {name} is not served after {SETTLE_S:.0f} s", "Look into the API server's log."
+                )
+            time.sleep(0.02)
+
+
+def _is_established(api: Api, name: str) -> bool:
+    _, answer = api.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    conditions = answer.get("status", {}).get("conditions", []) if isinstance(answer, dict) else []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

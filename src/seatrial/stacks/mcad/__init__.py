@@ -11,6 +11,7 @@ from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, RELEASED, Stage
 from seatrial.model.plan import Scalar, Trial, Workload
 from seatrial.model.settings import Setting
 from seatrial.model.units import SECOND
+from seatrial.stacks.plain import Plain
 
 HEAD_OF_LINE = Stage("head_of_line", "workload", "it is at the front of the queue: its turn to be looked at")
 
@@ -19,7 +20,7 @@ GROUP_VERSIONS = 24
 _ONLY_SIM = ("the stack 'mcad' runs only on the simulator so far", "use --on sim, or --stack default")
 
 
-class Mcad:
+class Mcad(Plain):
     name = "mcad"
     about = "MCAD in front of kube-scheduler: one FIFO, admission by what the cluster has in all"
     stages = (*PLAIN[:2], QUEUED, HEAD_OF_LINE, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
