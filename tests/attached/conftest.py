@@ -17,10 +17,10 @@ from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.api import Api
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.description import Identity
 from seatrial.clusters.local.kubeconfig import write_kubeconfig
 from seatrial.clusters.local.pki import Authority
 from seatrial.clusters.local.stages import default_stages
+from seatrial.model.control_plane import Identity
 from tests.conftest import COMMAND
 
 CONTEXT = "seatrial-foreign"

@@ -60,7 +60,7 @@ def clusters() -> Iterator[Callable[..., ControlPlane]]:
     from seatrial.clusters.local import kept, programs
     from seatrial.clusters.local.binaries import ensure_binaries
     from seatrial.clusters.local.components import Wish
-    from seatrial.clusters.local.description import Override
+    from seatrial.model.control_plane import Override
 
     names: list[str] = []
 

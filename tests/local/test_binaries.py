@@ -13,10 +13,10 @@ import pytest
 
 from seatrial.clusters.local import golang, programs
 from seatrial.clusters.local.binaries import cache_key, ensure_binaries
-from seatrial.clusters.local.description import GoBinary
 from seatrial.clusters.local.golang import Go
 from seatrial.clusters.local.progress import Progress
 from seatrial.clusters.local.versions import at_version
+from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem, UsageProblem
 
 FAKE_GO = """#!/bin/sh

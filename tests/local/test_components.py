@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from seatrial.clusters.local.components import Wish, describe, override
-from seatrial.clusters.local.description import Component, ControlPlane, Override
 from seatrial.clusters.local.ports import Ports
+from seatrial.model.control_plane import Component, ControlPlane, Override
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Scalar
 from seatrial.model.settings import CONTROL_PLANE, resolve

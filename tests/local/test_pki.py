@@ -13,10 +13,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from seatrial.clusters.local.components import IDENTITIES
-from seatrial.clusters.local.description import Identity
 from seatrial.clusters.local.kubeconfig import write_kubeconfig
 from seatrial.clusters.local.pki import Authority, create_pki
 from seatrial.clusters.local.places import Layout
+from seatrial.model.control_plane import Identity
 from seatrial.model.errors import SetupProblem
 
 

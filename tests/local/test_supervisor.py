@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from seatrial.clusters.local.description import Component, Ready
 from seatrial.clusters.local.processes import ProcessId, end, identify, listens_on, tail
 from seatrial.clusters.local.spawning import take_lock
 from seatrial.clusters.local.supervisor import Death, Supervisor
+from seatrial.model.control_plane import Component, Ready
 from seatrial.model.errors import SetupProblem
 
 PYTHON = Path(sys.executable)
@@ -245,7 +245,7 @@ def test_children_die_with_a_supervisor_that_is_killed(
     owner = start_python(f"""
         import asyncio, sys
         from pathlib import Path
-        from seatrial.clusters.local.description import Component
+        from seatrial.model.control_plane import Component
         from seatrial.clusters.local.supervisor import Supervisor
         directory = Path({str(tmp_path)!r})
         async def main():

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from seatrial.clusters.local import programs
 from seatrial.clusters.local.binaries import ASSETS, cache_path
-from seatrial.clusters.local.description import GoBinary
 from seatrial.clusters.local.golang import Go, can_install, look_for_go
 from seatrial.clusters.local.places import cache_root, clusters_root
 from seatrial.clusters.local.ports import HOST, Ports
 from seatrial.clusters.local.state import is_run, layouts, read_state
 from seatrial.kube.kubeconfig import Kubeconfig, read_kubeconfig
+from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem
 
 GB = 10**9

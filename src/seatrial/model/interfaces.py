@@ -67,10 +67,10 @@ class Stack(Protocol):
         again with the new capacity whenever nodes come or go."""
 
     def programs(self) -> Sequence[Any]:
-        """What it needs built for `local` (clusters.local.description.GoBinary), for `cluster build` and `doctor`."""
+        """What it needs built for `local` (model.control_plane.GoBinary), for `cluster build` and `doctor`."""
 
     def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:
-        """The control plane of `local` (clusters.local.description.ControlPlane) with this stack in it."""
+        """The control plane of `local` (model.control_plane.ControlPlane) with this stack in it."""
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """What a workload becomes on a real cluster; everything carries the labels."""

@@ -19,11 +19,11 @@ from typing import Any
 from seatrial.clusters.local import programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.clusters.local.components import STAGES, kwok, kwok_config
-from seatrial.clusters.local.description import Component, Ready
 from seatrial.clusters.local.places import write_private
 from seatrial.clusters.local.processes import last_words
 from seatrial.clusters.local.state import Claim, State, claim, read_state, reap
 from seatrial.clusters.local.supervisor import Death, Supervisor
+from seatrial.model.control_plane import Component, Ready
 from seatrial.model.plan import Scalar
 
 _KUBECONFIG = "kubeconfig.yaml"

@@ -22,12 +22,12 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.clusters.local.description import GoBinary
 from seatrial.clusters.local.golang import Go, find_go
 from seatrial.clusters.local.locking import waiting_lock
 from seatrial.clusters.local.places import cache_root, cannot_write, make_directory
 from seatrial.clusters.local.progress import Progress
 from seatrial.clusters.local.spawning import tied_command
+from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem
 
 ASSETS = "KUBEBUILDER_ASSETS"

@@ -19,10 +19,10 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local import kept
 from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.description import ControlPlane, Override
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
 from seatrial.kube import Client, Mark, access_from
+from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL

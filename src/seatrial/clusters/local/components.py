@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seatrial.clusters.local import programs
-from seatrial.clusters.local.description import Component, ControlPlane, GoBinary, Identity, Override, Ready
 from seatrial.clusters.local.ports import HOST, Ports
 from seatrial.clusters.local.versions import at_version
+from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Override, Ready
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Scalar
 

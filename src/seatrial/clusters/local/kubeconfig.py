@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seatrial.clusters.local.description import Identity
 from seatrial.clusters.local.places import Layout, write_private
+from seatrial.model.control_plane import Identity
 
 
 def write_kubeconfig(layout: Layout, url: str, identity: Identity) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.description import Override
+from seatrial.model.control_plane import Override
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from seatrial.clusters.local.description import Identity
 from seatrial.clusters.local.places import Layout, write_private
+from seatrial.model.control_plane import Identity
 
 LIFETIME = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a clock that is set back must not make a fresh certificate invalid

@@ -24,13 +24,13 @@ import yaml
 from seatrial.clusters.local.api import Api
 from seatrial.clusters.local.binaries import ensure_binaries, kept_files
 from seatrial.clusters.local.components import ADMIN, STAGES, USER, Wish, describe, override
-from seatrial.clusters.local.description import ControlPlane, GoBinary, Identity
 from seatrial.clusters.local.kubeconfig import write_kubeconfig
 from seatrial.clusters.local.pki import Authority, create_pki
 from seatrial.clusters.local.places import Layout, check_name, write_private
 from seatrial.clusters.local.ports import Ports
 from seatrial.clusters.local.state import Claim, State, claim, read_state, reap
 from seatrial.clusters.local.supervisor import Death, Supervisor
+from seatrial.model.control_plane import ControlPlane, GoBinary, Identity
 from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]

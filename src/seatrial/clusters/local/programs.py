@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.clusters.local.description import GoBinary
+from seatrial.model.control_plane import GoBinary
 
 KUBERNETES = "v1.36.3"
 

@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.clusters.local.description import Component
 from seatrial.clusters.local.processes import ProcessId, identify
+from seatrial.model.control_plane import Component
 from seatrial.model.errors import SetupProblem
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")

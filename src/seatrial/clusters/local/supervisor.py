@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.clusters.local.api import probe_http, probe_socket
-from seatrial.clusters.local.description import Component, Ready
 from seatrial.clusters.local.processes import ProcessId, last_words, listens_on
 from seatrial.clusters.local.spawning import Spawned, spawn
+from seatrial.model.control_plane import Component, Ready
 from seatrial.model.errors import SetupProblem
 
 POLL_S = 0.03

@@ -13,11 +13,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.clusters.local.description import GoBinary
 from seatrial.clusters.local.golang import Go, find_go
 from seatrial.clusters.local.locking import waiting_lock
 from seatrial.clusters.local.places import cache_root, cannot_write, make_directory
 from seatrial.clusters.local.progress import Progress
+from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem, UsageProblem
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)((?:-[0-9A-Za-z.-]+)?)")
