@@ -32,10 +32,10 @@ import uvloop
 from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.clusters.local.components import ADMIN, Wish
-from seatrial.clusters.local.description import GoBinary
 from seatrial.kube import Client, Identity, Mark, access_from
 from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, create
 from seatrial.kube.shapes import Object
+from seatrial.model.control_plane import GoBinary
 
 KUBE_BURNER = GoBinary(
     "kube-burner", Path(__file__).parent / "go" / "kube-burner", "github.com/kube-burner/kube-burner/cmd/kube-burner"

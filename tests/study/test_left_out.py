@@ -19,10 +19,10 @@ def _on(asked: Trial, on: str, name: str = "other") -> Trial:
 KUBELETS = trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1, "memory": 1}, kubelet=True)])
 GANG = trial(*to_the_end(submit(1, pods=2, gang=True)), nodes=[fakes(1)])
 PLAIN = trial(*to_the_end(submit(1)), nodes=[fakes(1)])
-QUEUED = trial(*to_the_end(submit(1)), nodes=[fakes(1)], stack="mcad")
+QUEUED = trial(*to_the_end(submit(1)), nodes=[fakes(1)], stack="mcad", settings={"mcad": {"version": "1.32"}})
 
 
-@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "kubelets"), (QUEUED, "mcad")])
+@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "kubelets"), (QUEUED, "1.32")])
 def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -> None:
     checked = check([_on(PLAIN, "local", "plain"), _on(asked, "local")])
     assert [kept.setup.name for kept in checked.trials] == ["plain"]

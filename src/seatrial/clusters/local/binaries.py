@@ -85,7 +85,8 @@ def _built(wanted: Sequence[GoBinary], progress: Progress) -> dict[str, Path]:
 
 def cache_path(binary: GoBinary, go: Go) -> Path:
     """Where the cache has it, or will."""
-    return cache_root() / "bin" / f"{binary.module.name}-{cache_key(binary, go)}" / binary.name
+    module = binary.module.parent if binary.module.name == "go" else binary.module
+    return cache_root() / "bin" / f"{module.name}-{cache_key(binary, go)}" / binary.name
 
 
 def cache_key(binary: GoBinary, go: Go) -> str:

@@ -36,6 +36,9 @@ from seatrial.model.errors import SetupProblem
 Amend = Callable[[ControlPlane], ControlPlane]
 
 SETTLE_S = 60.0
+# The API server holds every create of a kind back for 2 s if the kind was established less than 2 s ago (whole seconds):
+# apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not pay for that.
+NEW_KIND_S = 3.0
 
 
 class LocalControlPlane:
@@ -72,6 +75,7 @@ class LocalControlPlane:
         self._state: State | None = None
         self._begun = 0.0
         self._paths: dict[str, Path] = {}
+        self._established_at: float | None = None
         self._asking_anew: asyncio.Task[None] | None = None
 
     # ── what callers read once it is up ──
@@ -228,6 +232,7 @@ class LocalControlPlane:
         kinds = [thing for thing in documents if thing["kind"] == "CustomResourceDefinition"]
         _create(api, *bindings, *kinds)
         _established(api, kinds)
+        self._established_at = time.monotonic() if kinds else None
         _create(api, *(thing for thing in documents if thing not in kinds), *self.plane.objects)
 
     async def _ask_anew(self) -> None:
@@ -259,6 +264,8 @@ class LocalControlPlane:
         while time.monotonic() < until:
             status, _ = await asyncio.to_thread(api.call, "GET", path)
             if status == 200:
+                if self._established_at is not None:
+                    await asyncio.sleep(max(self._established_at + NEW_KIND_S - time.monotonic(), 0))
                 return
             await asyncio.sleep(0.02)
         raise SetupProblem(
@@ -355,5 +362,5 @@ def _established(api: Api, kinds: list[Any]) -> None:
 
 def _is_established(api: Api, name: str) -> bool:
     _, answer = api.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    conditions = answer.get("status", {}).get("conditions", []) if isinstance(answer, dict) else []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+    conditions = (answer.get("status") or {}).get("conditions") if isinstance(answer, dict) else None
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions or ())

@@ -20,6 +20,7 @@ from seatrial.sim.world import Sim
 WATCH_LAG = 1 * MILLISECOND  # from a write to the informer's cache and handler
 PASS = 100 * MICROSECOND  # one turn of the worker that asks the API server nothing
 HANDLE = 30 * MICROSECOND  # the informer's handler, per event
+NO_ROOM = "Insufficient resources to dispatch AppWrapper."
 SEEN = ("cpu", "memory", "nvidia.com/gpu")  # the resources it counts
 
 Steps = Generator[int | Signal | Request, None, bool]
@@ -237,23 +238,28 @@ class Mcad:
         workload = self.sim.workloads[number]
         asked = workload.declares if workload.declares is not None else workload.shape.requests
         room = self._room()
-        return all(asked.get(name, 0) * workload.pods <= room.get(name, 0) for name in SEEN)
+        fits = all(asked.get(name, 0) * workload.pods <= room.get(name, 0) for name in SEEN)
+        self.sim.said[number] = "" if fits else NO_ROOM
+        return fits
 
     def _room(self) -> dict[str, int]:
-        """Free on open nodes, less what dispatched AppWrappers have asked for and their pods do not hold yet."""
+        """Free on open nodes, less what dispatched AppWrappers have declared and their running or finished pods do not use: a pod
+        that is bound and does not run yet counts twice, and what is declared but not asked for counts until MCAD has noticed
+        the end (EX:191-221,845-870; the label that should keep MCAD's own pods out of the first sum is misspelt there)."""
         nodes = self.sim.nodes
         room = {}
         for name in SEEN:
             column = nodes.resources.index(name) if name in nodes.resources else None
             free = nodes.free[column] if column is not None else []
             room[name] = sum(amount for node, amount in enumerate(free) if nodes.is_open(node))
-        for number in self.dispatched - self.complete:
+        for number in self.dispatched:
             workload = self.sim.workloads[number]
             asked = workload.declares if workload.declares is not None else workload.shape.requests
-            bound = self.pods_in(number, pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED, pod_state.FINISHED)
+            over = number in self.complete
+            using = workload.pods if over else self.pods_in(number, pod_state.RUNNING, pod_state.FINISHED)
             for name in SEEN:
-                held = workload.shape.requests.get(name, 0) * bound
-                room[name] -= max(asked.get(name, 0) * workload.pods - held, 0)
+                used = workload.shape.requests.get(name, 0) * using
+                room[name] -= max(asked.get(name, 0) * workload.pods - used, 0)
         return room
 
     def pods_in(self, number: int, *states: int) -> int:
