@@ -64,6 +64,7 @@ class LiveCluster:
         self.namespace = f"seatrial-{study}"
         self.labels = {STUDY_LABEL: study}
         self.deaths: list[str] = []
+        self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -346,15 +347,17 @@ class LiveCluster:
         """What the stack needs beside its processes: created, or brought up to date where it is there already. Its
         controller may need a moment before its webhooks answer."""
         capacity: dict[str, int] = {}
-        for group in self._node_groups.values():
-            for resource, amount in group.capacity.items():
-                capacity[resource] = capacity.get(resource, 0) + amount
+        for span in self._spans:
+            for resource, amount in span["capacity"].items() if span["until_ns"] is None else ():
+                capacity[resource] = capacity.get(resource, 0) + amount * span["count"]
         for manifest in self.stack.prepare(self.trial.setup.settings, capacity, self.labels, self.namespace):
             await self._apply(manifest)
 
     async def _apply(self, manifest: Manifest) -> None:
         resource = manifest.resource
         namespace = self.namespace if resource.namespaced else ""
+        if not resource.namespaced:
+            self.prepared.add(resource)
         until = time.monotonic() + READY_WITHIN_S
         while True:
             try:
@@ -425,6 +428,7 @@ class LiveCluster:
             if thing is not None:
                 wanted.handle(self.observer, stamp, event, thing)
                 if pods:
+                    self.ledger.stirred = stamp - self.observer.epoch
                     self._applications.sees(event, thing)
 
         try:
@@ -449,6 +453,8 @@ class LiveCluster:
         for names in self._groups.values():
             for name in names:
                 await self.client.delete(NODES, name)
+        for resource in self.prepared:
+            await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 
 
 def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -48,7 +48,6 @@ class Stack(Protocol):
     needs: str  # what must be there for it on a real cluster, for `seatrial stacks`
     runs_on: Sequence[str]  # of sim, local, kubeconfig
     verified: str  # how its figures were checked, for `seatrial stacks`
-    groups: Sequence[str]  # API groups that a cluster which has it serves, for `doctor` and --on kubeconfig
     created_as: tuple[str, str]  # API group and plural of what the client creates for a workload
 
     def refuses(self, trial: Trial) -> str | None:

@@ -34,6 +34,7 @@ class Ledger:
         self.counts = [0] * len(self.stages)  # workloads that reached each stage
         self.last = 0  # when a workload last reached a stage as a whole
         self.touched = 0  # when anything at all was last recorded
+        self.stirred = 0  # when a pod last changed in a way that is no stage: turned down, held, let go
         self.nodes: list[str] = []
         self.pod_workload: list[int] = []
         self.workload_phase: list[int] = []

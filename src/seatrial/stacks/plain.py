@@ -23,7 +23,6 @@ class Plain:
     needs = "nothing"
     runs_on: Sequence[str] = ("sim", "local", "kubeconfig")
     verified = ""
-    groups: Sequence[str] = ()
     created_as = ("batch", "jobs")
 
     def refuses(self, trial: Trial) -> str | None:

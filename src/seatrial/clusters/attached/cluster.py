@@ -48,6 +48,7 @@ class AttachedCluster(LiveCluster):
         study = os.urandom(4).hex()
         self._original = trial
         self._existing = [group.existing for group in trial.setup.nodes if group.existing]
+        self._existing_unseen = list(self._existing)
         self._fakes = [group for group in trial.node_groups() if not group.existing]
         super().__init__(_with_groups(trial, study), stack, ledger, submissions, study)
         self._study, self._directory = study, directory
@@ -94,8 +95,6 @@ class AttachedCluster(LiveCluster):
         """On any problem nothing is left (`down` is called by whoever called us), and it is said as one."""
         try:
             await super().up()
-            for selector in self._existing:
-                self._note_existing(await existing_nodes(self.client, selector))
         except BaseExceptionGroup as group:
             self._failed = True
             problems, _ = group.split((SeatrialError, OSError))
@@ -108,6 +107,12 @@ class AttachedCluster(LiveCluster):
         except BaseException:
             self._failed = True
             raise
+
+    async def _prepare(self) -> None:
+        """What a queue admits counts the nodes that are there already, too."""
+        while self._existing_unseen:
+            self._note_existing(await existing_nodes(self.client, self._existing_unseen.pop()))
+        await super()._prepare()
 
     def _note_existing(self, nodes: list[Node]) -> None:
         """Spans of nodes alike, for the figures of utilisation; what others use of them is not known."""
@@ -207,10 +212,10 @@ class AttachedCluster(LiveCluster):
     async def _remove(self) -> None:
         self._removed = False
         try:
-            ours = await find(self.client, {self._study}, everywhere=False)
+            ours = await find(self.client, {self._study}, everywhere=False, also=self.prepared)
             left = await remove(self.client, [t for t in ours if t.resource == NAMESPACES], REMOVE_WITHIN_S)
             await self._player.stop()
-            left += await remove(self.client, [t for t in ours if t.resource == NODES], REMOVE_WITHIN_S)
+            left += await remove(self.client, [t for t in ours if t.resource != NAMESPACES], REMOVE_WITHIN_S)
         except SeatrialError as error:
             self.deaths.append(f"what the trial made could not be removed: {error.message}")
             return

@@ -38,11 +38,13 @@ class Thing:
         return f"{self.resource.kind.lower()} {self.name}"
 
 
-async def find(client: Client, studies: Collection[str] | None = None, *, everywhere: bool = True) -> list[Thing]:
-    """What carries our label: of these studies, or of all. Not `everywhere`: namespaces and nodes only."""
-    kinds = [NAMESPACES, NODES]
+async def find(
+    client: Client, studies: Collection[str] | None = None, *, everywhere: bool = True, also: Collection[Resource] = ()
+) -> list[Thing]:
+    """What carries our label: of these studies, or of all. Not `everywhere`: namespaces, nodes and `also` only."""
+    kinds = [NAMESPACES, NODES, *also]
     if everywhere:
-        kinds += [kind for kind in await _cluster_scoped(client) if kind.plural not in ("namespaces", "nodes")]
+        kinds += [kind for kind in await _cluster_scoped(client) if kind not in kinds]
     found: list[Thing] = []
     for kind in kinds:
         found += await _labelled(client, kind, studies)
