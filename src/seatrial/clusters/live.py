@@ -195,7 +195,8 @@ class LiveCluster:
                     used[place][resource] = used[place].get(resource, 0) + amount
         nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
         workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
-        return State(self.now(), nodes, workloads, None, (*self.deaths, *observer.troubles))
+        troubles = (*self.deaths, *observer.troubles)
+        return State(self.now(), nodes, workloads, None, troubles, queued="admitted" in number)
 
     def _node_state(self, name: str, used: Amounts) -> NodeState:
         group = self._node_groups[name]

@@ -60,3 +60,4 @@ class State:
     workloads: tuple[WorkloadState, ...]
     quota: Amounts | None = None  # what the stack admits in all; None: it has no quota
     troubles: tuple[str, ...] = ()  # components that died or refuse, with their own words
+    queued: bool = False  # a queue stands before the scheduler, and `admitted` is its word

@@ -173,7 +173,8 @@ class Sim:
         has_reached = self.ledger.has_reached
         open_ones = [n for n in range(len(self.workloads)) if not any(has_reached(n, end) for end in over)]
         nodes = tuple(self._node_state(node) for node in range(len(self.nodes)))
-        return State(self.kernel.now, nodes, tuple(map(self._workload_state, open_ones)), self.quota())
+        workloads = tuple(map(self._workload_state, open_ones))
+        return State(self.kernel.now, nodes, workloads, self.quota(), queued=ADMITTED.name in self.ledger.number)
 
     def _node_state(self, node: int) -> NodeState:
         nodes, group = self.nodes, self.nodes.groups[node]

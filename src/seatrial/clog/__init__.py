@@ -1,0 +1,9 @@
+"""Why nothing moves: pure functions from the state of a trial to a diagnosis. `knot` proves, `diagnose` explains."""
+
+from __future__ import annotations
+
+from seatrial.clog.diagnosis import KINDS, Diagnosis, Edge
+from seatrial.clog.knots import knot
+from seatrial.clog.reasons import diagnose
+
+__all__ = ["KINDS", "Diagnosis", "Edge", "diagnose", "knot"]
