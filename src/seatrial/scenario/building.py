@@ -147,9 +147,13 @@ class StepBuilder:
             part.priority,
             part.spread,
         )
-        declares = None if part.declares is None else dict(part.declares)
+        declares = None if part.declares is None else {name: amount for name, amount in part.declares.items() if amount}
+        if declares == shape.requests:
+            declares = None  # the queue is told what the pods ask for, as it is without `declares`
         shuffled = part.order == "shuffled"
-        return Submit(name, count, sizes, shuffled, shape, part.duration, part.gang, declares, pace)
+        return Submit(
+            name, count, sizes, shuffled, shape, part.duration, part.gang, declares, pace, part.overlay or None
+        )
 
     def wait(self, path: Path, name: str, part: WaitPart) -> Wait:
         of = self.earlier(path, part.of)
@@ -158,7 +162,7 @@ class StepBuilder:
             self.wrong(path, "nothing is submitted before this wait", "put a submit before it")
         elif part.count is not None and part.count > total:
             self.wrong((*path, "count"), f"waits for {part.count} of {total} workloads", f"write {total} or less")
-        return Wait(name, part.stage, of, part.count, part.timeout)
+        return Wait(name, part.stage, of, part.count, part.timeout, part.otherwise == "go-on")
 
     def delete(self, path: Path, name: str, part: DeletePart) -> Delete:
         return Delete(name, self.earlier(path, part.of))
