@@ -73,14 +73,13 @@ def run(
     source = read(scenario)
     known = {name: stacks.find(name).settings for name in stacks.names()}
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
-    checked = check(
-        expand(
-            source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
-        )
+    expanded = expand(
+        source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
     )
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
     )
+    checked = check([dataclasses.replace(trial, target=place) for trial in expanded])
     if on == "kubeconfig":
         place = _attach(place, checked.trials)
     asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}

@@ -26,6 +26,7 @@ FIGURES: tuple[str, ...] = (
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
     "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_declared", "audit_partial", "audit_overtaken",
 )  # fmt: skip
+KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
 OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")
 LONGEST = 1000
 
@@ -85,11 +86,11 @@ class Expression:
 
 def calculate(text: str, values: Mapping[str, Value]) -> float:
     """The number that an expression of params is, `5 * iters`; whole where it comes out so."""
-    tree = _tree(text)
     try:
+        tree = _tree(text)
         _check_value(tree)
-    except RecursionError:
-        raise ExpressionProblem("the expression is nested too deep", "make it shorter") from None
+    except (ExpressionProblem, RecursionError):
+        raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / and parentheses") from None
     _check_names(tree, list(values))
     value = _number(tree, values)
     assert value is not None  # params are never empty
