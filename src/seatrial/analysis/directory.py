@@ -77,6 +77,11 @@ class TrialRecord:
     def phases(self) -> dict[str, dict[str, Any]]:
         return dict(self.document.get("phases") or {})
 
+    @property
+    def audits(self) -> dict[str, int]:
+        """Audit → how much it found."""
+        return {str(a.get("audit")): int(a.get("count") or 0) for a in self.document.get("audits") or ()}
+
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         return tuple(

@@ -12,6 +12,8 @@ Definitions:
   end of the trial where not everything completed.
 - `nodes`: that were there at any time. `workloads`: that the steps would submit, where trial.json says how many.
 - `submitted` = `completed` + `failed` + `deleted` + `pending`, each workload counted once, the earlier word winning.
+- `clog`: the kind of the clog that was diagnosed, empty if none was. `audit_NAME`: how much the audit of that name found;
+  empty for a trial that was interrupted, which nobody audits.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ from typing import Any
 
 import polars as pl
 
-from seatrial.analysis.directory import TrialRecord, read_trial
+from seatrial.analysis.directory import CUT_OFF, TrialRecord, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
 from seatrial.analysis.utilisation import use
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED
 from seatrial.model.units import SECOND
 
 Figures = dict[str, float | str | None]
+
+AUDITS = ("misfit", "aggregate", "declared", "partial", "overtaken")  # what is looked for after every trial
 
 # Columns of summary.csv: before the parameters, after them, and what stands behind those that the design names.
 BEFORE: tuple[str, ...] = ("scenario", "on", "setup", "stack", "repeat", "seed")
@@ -39,9 +43,10 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
+    "clog", *(f"audit_{audit}" for audit in AUDITS),
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending"})
-TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial"})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *(f"audit_{audit}" for audit in AUDITS)})
+TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
 
@@ -94,6 +99,8 @@ def figures_of(seen: Lifecycle) -> Figures:
         "held_idle_gpu_s": spent.held_idle_gpu_s,
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
+        "clog": str((document.get("clog") or {}).get("kind", "")),
+        **{f"audit_{audit}": None if trial.outcome == CUT_OFF else trial.audits.get(audit, 0) for audit in AUDITS},
     }
 
 

@@ -63,7 +63,7 @@ def run(
     from seatrial import stacks
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
-    from seatrial.scenario import check_never_fits, expand, parse_sets, read
+    from seatrial.scenario import expand, findings_of, parse_sets, read
     from seatrial.study.directory import left_behind
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
@@ -73,14 +73,13 @@ def run(
     source = read(scenario)
     known = {name: stacks.find(name).settings for name in stacks.names()}
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
-    checked = check(
-        expand(
-            source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
-        )
+    expanded = expand(
+        source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
     )
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
     )
+    checked = check([dataclasses.replace(trial, target=place) for trial in expanded])
     if on == "kubeconfig":
         place = _attach(place, checked.trials)
     asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
@@ -88,7 +87,7 @@ def run(
     words = Console(stderr=True, highlight=False)
     for line in checked.skipped:
         words.print(line, soft_wrap=True, markup=False)
-    for finding in dict.fromkeys(finding for trial in trials for finding in check_never_fits(trial)):
+    for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
     if on == "local":

@@ -35,7 +35,7 @@ class SimCluster:
             submissions,
             settings,
             resources_of(trial.node_groups(), requests),
-            stream_seed(trial.seed, trial.params, trial.repeat, "simulator"),
+            stream_seed(trial.seed, trial.drawn_from, trial.repeat, "simulator"),
             trial.setup.client.rate,
         )
         self._sim.deliver = stack.model(self._sim, settings)

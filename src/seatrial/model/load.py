@@ -34,7 +34,7 @@ def load_of(submit: Submit, seed: int) -> Load:
     def item(index: int) -> Workload:
         return Workload(
             f"{submit.name}-{index}", submit.name, index, pods[index], submit.shape, submit.duration,
-            submit.gang, submit.declares,
+            submit.gang, submit.declares, submit.overlay,
         )  # fmt: skip
 
     return Load(submit.name, submit.count, submit.pace, _due(submit.pace, submit.count, generator), item)

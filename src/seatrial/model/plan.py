@@ -89,6 +89,7 @@ class Workload:
     """One item of a load: `pods` pods of one shape that each run for `duration`.
 
     A `gang` runs only while all its pods run. `declares` is what a queue is told per pod, where that is not what the pods ask.
+    `overlay` is what the user wants in the Job's manifest beside that.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Workload:
     duration: int
     gang: bool = False
     declares: Amounts | None = None
+    overlay: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +129,22 @@ class Submit:
     gang: bool = False
     declares: Amounts | None = None
     pace: Pace = Pace()
+    overlay: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until every workload (of the phases named in `of`, or of all so far) has reached `stage`."""
+    """Until every workload (of the phases named in `of`, or of all so far) has reached `stage`.
+
+    Where that does not come about (time is up, the trial clogs), the trial ends, or with `go_on` the next step begins.
+    """
 
     name: str
     stage: str
     of: tuple[str, ...] = ()
     count: int | None = None  # this many instead of all
     timeout: int = HOUR
+    go_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +246,7 @@ class Trial:
     expect: tuple[Expectation, ...] = ()
     varies: tuple[str, ...] = ()  # the params with more than one value in this study
     target: Target = Target()
+    own: tuple[str, ...] = ()  # the params that some set-up of the scenario has values of its own for
 
     @property
     def name(self) -> str:
@@ -246,6 +254,11 @@ class Trial:
         varying = "".join(f"-{key}={self.params[key]}" for key in self.varies)
         middle = re.sub(r"[^\w.,+=@-]+", "_", f"{self.setup.name}{varying}", flags=re.ASCII)
         return f"{self.number:03d}-{middle[:NAME_LENGTH]}-r{self.repeat}"
+
+    @property
+    def drawn_from(self) -> dict[str, Scalar]:
+        """The params that random streams derive from: without those of set-ups, so that all set-ups see the same load."""
+        return {name: value for name, value in self.params.items() if name not in self.own}
 
     def submits(self) -> list[Submit]:
         return [phase for step in self.steps for phase in step if isinstance(phase, Submit)]

@@ -63,9 +63,13 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def varying(rows: Sequence[fig.Figures]) -> list[str]:
-    """Parameters of which trials of the study have different values."""
+    """Parameters of which trials of one set-up have different values; what only set-ups differ in their names tell."""
     names = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
-    return [name for name in names if len({fig.as_text(row.get(name)) for row in rows}) > 1]
+    values: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        for name in names:
+            values.setdefault((name, str(row["setup"])), set()).add(fig.as_text(row.get(name)))
+    return [name for name in names if any(len(seen) > 1 for (of, _), seen in values.items() if of == name)]
 
 
 def grouped(rows: Sequence[fig.Figures]) -> list[Group]:

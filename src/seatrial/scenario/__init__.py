@@ -7,7 +7,7 @@ what to write instead.
 from seatrial.scenario.document import Scenario, from_document, node_list, override, read
 from seatrial.scenario.editor import json_schema
 from seatrial.scenario.expansion import expand
-from seatrial.scenario.findings import check_never_fits
+from seatrial.scenario.findings import check_never_fits, findings_of
 from seatrial.scenario.nearest import nearest, remedy_for
 from seatrial.scenario.params import parse_sets
 from seatrial.scenario.shipped import Shipped, find, shipped
@@ -18,6 +18,7 @@ __all__ = [
     "check_never_fits",
     "expand",
     "find",
+    "findings_of",
     "from_document",
     "json_schema",
     "nearest",

@@ -22,6 +22,7 @@ from seatrial.model.plan import (
     Wait,
 )
 from seatrial.model.units import SECOND
+from seatrial.scenario.expressions import FIGURES, KNOWN_WHILE_RUNNING, Expression
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import LONGEST_DURATION
 from seatrial.scenario.places import Path, Source
@@ -126,7 +127,7 @@ class StepBuilder:
             case "delete":
                 return self.delete(path, name, body)
             case _:
-                return Check(name, expectations(self.source, body, path))
+                return self.check(path, name, body)
 
     def submit(self, path: Path, name: str, part: SubmitPart) -> Submit:
         count = workloads(part)
@@ -147,9 +148,13 @@ class StepBuilder:
             part.priority,
             part.spread,
         )
-        declares = None if part.declares is None else dict(part.declares)
+        declares = None if part.declares is None else {name: amount for name, amount in part.declares.items() if amount}
+        if declares == shape.requests:
+            declares = None  # the queue is told what the pods ask for, as it is without `declares`
         shuffled = part.order == "shuffled"
-        return Submit(name, count, sizes, shuffled, shape, part.duration, part.gang, declares, pace)
+        return Submit(
+            name, count, sizes, shuffled, shape, part.duration, part.gang, declares, pace, part.overlay or None
+        )
 
     def wait(self, path: Path, name: str, part: WaitPart) -> Wait:
         of = self.earlier(path, part.of)
@@ -158,7 +163,15 @@ class StepBuilder:
             self.wrong(path, "nothing is submitted before this wait", "put a submit before it")
         elif part.count is not None and part.count > total:
             self.wrong((*path, "count"), f"waits for {part.count} of {total} workloads", f"write {total} or less")
-        return Wait(name, part.stage, of, part.count, part.timeout)
+        return Wait(name, part.stage, of, part.count, part.timeout, part.otherwise == "go-on")
+
+    def check(self, path: Path, name: str, texts: list[str]) -> Check:
+        for number, text in enumerate(texts):
+            late = sorted(Expression.parse(text).names & set(FIGURES) - set(KNOWN_WHILE_RUNNING))
+            if late:
+                what = f"'{late[0]}' is known only at the end of a trial"
+                self.wrong((*path, number), what, "write it under the scenario's own `expect:`")
+        return Check(name, expectations(self.source, texts, path))
 
     def delete(self, path: Path, name: str, part: DeletePart) -> Delete:
         return Delete(name, self.earlier(path, part.of))

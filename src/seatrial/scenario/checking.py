@@ -73,6 +73,8 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
         "node group": [group["name"] for group in groups if isinstance(group, dict) and _named(group)],
         "submit": submits,
         "figure": [*FIGURES, *(name for name in values if name not in FIGURES)],
+        "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
+        "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],
     }
 
 
@@ -131,7 +133,7 @@ def _translate(source: Source, data: Any, known: Known, error: Any) -> list[tupl
 def _several(source: Source, path: Path, found: Iterable[Found], *, key: bool = False) -> list[tuple[Path, Mistake]]:
     result = []
     for one in found:
-        inside = (*path, one.key) if one.key else path
+        inside = (*path, one.key, *one.inside) if one.key else path
         result.append((inside, source.mistake(inside, one.what, one.remedy, key=key and bool(one.key))))
     return result
 

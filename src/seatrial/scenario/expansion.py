@@ -34,14 +34,22 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The trials of one choice of params, but for repeat and number."""
+class Run:
+    """A trial but for repeat and number. `params` are the scenario's with the set-up's own in place."""
 
+    setup: Setup
     params: Mapping[str, Scalar]
+    steps: tuple[Step, ...]
+    expect: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The trials of one choice of params."""
+
     repeat: int
     seed: int
-    setups: tuple[tuple[Setup, tuple[Step, ...]], ...]
-    expect: tuple[Expectation, ...]
+    runs: tuple[Run, ...]
 
 
 def expand(
@@ -68,19 +76,39 @@ def expand(
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
     plans = _plans(scenario, stacks, choice)
     repeats = [repeat or plan.repeat for plan in plans]
-    _refuse_too_many(scenario, sum(n * len(plan.setups) for n, plan in zip(repeats, plans, strict=True)))
+    _refuse_too_many(scenario, sum(n * len(plan.runs) for n, plan in zip(repeats, plans, strict=True)))
+    own = _own_params(scenario)
+    _refuse_without_effect(sets or {}, plans, own)
     varies = tuple(name for name, values in scenario.params.items() if len(values) > 1)
     trials: list[Trial] = []
     for number in range(1, max(repeats) + 1):
         for plan, most in zip(plans, repeats, strict=True):
-            for setup, steps in plan.setups if number <= most else ():
-                used = plan.seed if seed is None else seed
+            used = plan.seed if seed is None else seed
+            for run in plan.runs if number <= most else ():
                 trials.append(
                     Trial(
-                        len(trials) + 1, scenario.name, on, setup, plan.params, number, used, steps, plan.expect, varies
+                        len(trials) + 1, scenario.name, on, run.setup, run.params, number, used, run.steps, run.expect,
+                        varies, own=tuple(dict.fromkeys(name for names in own.values() for name in names)),
                     )
-                )
+                )  # fmt: skip
     return trials
+
+
+def _own_params(scenario: Scenario) -> dict[str, list[str]]:
+    """Set-up → the params that it has values of its own for. The scenario is known to be sound."""
+    setups = scenario.document.get("setups") or {}
+    return {name: list(setup["params"]) for name, setup in setups.items() if setup.get("params")}
+
+
+def _refuse_without_effect(sets: Mapping[str, object], plans: Sequence[Plan], own: Mapping[str, Sequence[str]]) -> None:
+    """A `--set` that every set-up overrules would be passed over in silence."""
+    setups = {run.setup.name for plan in plans for run in plan.runs}
+    for name in sets:
+        if all(name in own.get(setup, ()) for setup in setups):
+            raise UsageProblem(
+                f"--set {name} has no effect: every set-up that is run has a value of its own for it",
+                "pick others with --setup or --stack, or leave it out",
+            )
 
 
 def _choice(setups: Sequence[str] | None, stacks: Sequence[str] | None, known: Stacks) -> Choice:
@@ -104,13 +132,18 @@ def _plans(scenario: Scenario, stacks: Stacks, choice: Choice) -> list[Plan]:
     source = scenario.source
     mistakes = dict.fromkeys([*source.mistakes, *params.check(source, scenario.params)])
     plans: list[Plan] = []
+    planned: set[str] = set()
     for values in params.combinations(scenario.params):
-        part, data, found = checking.check(source, values, stacks)
-        found += settings.check(source, data, stacks)
-        if part is not None and not found:
-            planning = _Planning(source, part, stacks, values)
-            plans.append(planning.plan(choice))
-            found = planning.mistakes
+        planning, found = _planning(source, stacks, values)
+        if planning is not None:
+            runs = []
+            for setup in planning.chosen(choice):
+                run, wrong = _run(planning, setup)
+                found += wrong
+                if run is not None and str(same := (setup.name, dict(run.params))) not in planned:
+                    planned.add(str(same))  # params that differ only where the set-up has its own make no second trial
+                    runs.append(run)
+            plans.append(Plan(planning.part.repeat, planning.part.seed, tuple(runs)))
         mistakes.update(dict.fromkeys(found))
         if len(mistakes) > MOST_MISTAKES:
             break
@@ -119,7 +152,30 @@ def _plans(scenario: Scenario, stacks: Stacks, choice: Choice) -> list[Plan]:
     return plans
 
 
+def _planning(source: Source, stacks: Stacks, values: Mapping[str, Scalar]) -> tuple[_Planning | None, list[Mistake]]:
+    part, data, found = checking.check(source, values, stacks)
+    found += settings.check(source, data, stacks)
+    if part is None or found:
+        return None, found
+    planning = _Planning(source, part, stacks, values)
+    return planning, planning.mistakes
+
+
+def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
+    """The trial of a set-up. With params of its own all of the scenario is read once more, with them filled in."""
+    own = planning.own(setup.name)
+    if not own:
+        return planning.run(setup)
+    again, found = _planning(planning.source, planning.stacks, {**planning.values, **own})
+    if again is None:
+        return None, found
+    run, wrong = again.run(_picked(again.setups(), setup.name))
+    return run, [*found, *wrong]
+
+
 class _Planning:
+    """The scenario with one choice of params."""
+
     def __init__(self, source: Source, part: ScenarioPart, stacks: Stacks, values: Mapping[str, Scalar]) -> None:
         self.source = source
         self.part = part
@@ -128,19 +184,22 @@ class _Planning:
         self.mistakes: list[Mistake] = []
         self.nodes = {name: self.groups(name) for name in part.nodes}
 
-    def plan(self, choice: Choice) -> Plan:
+    def chosen(self, choice: Choice) -> list[Setup]:
         setups = self.setups()
         if choice.setups:
-            setups = [_picked(setups, name) for name in choice.setups]
-        elif choice.stacks:
-            setups = self.on_fake_nodes(choice.stacks, setups)
-        built: list[tuple[Setup, tuple[Step, ...]]] = []
-        for setup in setups:
-            builder = StepBuilder(self.source, self.part.steps, setup.nodes, setup.name)
-            built.append((setup, builder.build()))
-            self.mistakes += builder.mistakes
+            return [_picked(setups, name) for name in choice.setups]
+        return self.of_stacks(choice.stacks, setups) if choice.stacks else setups
+
+    def own(self, setup: str) -> Mapping[str, Scalar]:
+        """The params that the set-up has values of its own for."""
+        written = (self.part.setups or {}).get(setup)
+        return written.params if written else {}
+
+    def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
+        builder = StepBuilder(self.source, self.part.steps, setup.nodes, setup.name)
+        steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
-        return Plan(self.values, self.part.repeat, self.part.seed, tuple(built), expect)
+        return Run(setup, self.values, steps, expect), builder.mistakes
 
     def groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: Path = ("nodes", entry) if entry else ("nodes",)
@@ -193,13 +252,22 @@ class _Planning:
             self.wrong(path, "which nodes?", f"add `nodes:` to each set-up, one of {', '.join(self.nodes)}")
         return next(iter(self.nodes)) if named is None else named
 
-    def on_fake_nodes(self, stacks: Sequence[str], setups: Sequence[Setup]) -> list[Setup]:
-        """Set-ups called after the stacks, on the first fake nodes (on the first of all, if there are none)."""
+    def of_stacks(self, stacks: Sequence[str], setups: Sequence[Setup]) -> list[Setup]:
+        """The stacks as they come, on the scenario's fake nodes. Set-ups with params of their own differ in what is
+        asked of a stack, not in the stack: those of it are run as they are."""
+        found: list[Setup] = []
+        for stack in stacks:
+            asking = [setup for setup in setups if setup.stack == stack and self.own(setup.name)]
+            found += asking or [self.on_fake_nodes(stack, setups)]
+        return found
+
+    def on_fake_nodes(self, stack: str, setups: Sequence[Setup]) -> Setup:
+        """A set-up called after the stack, on the first fake nodes (on the first of all, if there are none)."""
         fake = (name for name, groups in self.nodes.items() if not any(g.kubelet or g.existing for g in groups))
         entry = next(fake, next(iter(self.nodes)))
         client = next((setup.client for setup in setups if setup.nodes is self.nodes[entry]), None)
-        made = [self.setup(stack, stack, entry, self.part.client) for stack in stacks]
-        return [dataclasses.replace(setup, client=client) for setup in made] if client else made
+        made = self.setup(stack, stack, entry, self.part.client)
+        return dataclasses.replace(made, client=client) if client else made
 
 
 def _picked(setups: Sequence[Setup], name: str) -> Setup:

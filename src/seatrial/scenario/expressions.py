@@ -24,7 +24,9 @@ Value = float | str | None
 FIGURES: tuple[str, ...] = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "outcome", "total_s",
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
+    "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_declared", "audit_partial", "audit_overtaken",
 )  # fmt: skip
+KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
 OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")
 LONGEST = 1000
 
@@ -56,11 +58,15 @@ class Expression:
     tree: ast.expr = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, known: Iterable[str] | None = None) -> Expression:
-        """Raises ExpressionProblem; with `known`, also for a name that is not among them."""
+    def parse(
+        cls, text: str, known: Iterable[str] | None = None, texts: Mapping[str, Iterable[str]] | None = None
+    ) -> Expression:
+        """Raises ExpressionProblem; with `known`, also for a name that is not among them, and with `texts` for a text
+        that a name never is."""
         tree = _tree(text)
         try:
             _check_condition(tree)
+            _check_texts(tree, {"outcome": OUTCOMES, **(texts or {})})
             names = _names(tree)
         except RecursionError:
             raise ExpressionProblem("the expression is nested too deep", "split it in two") from None
@@ -76,6 +82,19 @@ class Expression:
         """The figures it names as they are: `completed is 99, total_s is empty`."""
         found = [f"{name} is {_shown(values.get(name))}" for name in _names(self.tree)]
         return ", ".join(found)
+
+
+def calculate(text: str, values: Mapping[str, Value]) -> float:
+    """The number that an expression of params is, `5 * iters`; whole where it comes out so."""
+    try:
+        tree = _tree(text)
+        _check_value(tree)
+    except (ExpressionProblem, RecursionError):
+        raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / and parentheses") from None
+    _check_names(tree, list(values))
+    value = _number(tree, values)
+    assert value is not None  # params are never empty
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _shown(value: Value) -> str:
@@ -123,7 +142,6 @@ def _check_condition(node: ast.expr) -> None:
                     raise _refused(node, "compare with == != < <= > >=")
             for side in (left, *rights):
                 _check_value(side)
-            _check_outcome([left, *rights])
         case ast.Name():
             pass
         case ast.Constant(value=bool()):
@@ -149,15 +167,15 @@ def _check_value(node: ast.expr) -> None:
             raise _refused(node, f"it may have {_ALLOWED}")
 
 
-def _check_outcome(sides: list[ast.expr]) -> None:
+def _check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
     """`outcome == "cloged"` would never hold, and nobody would see why."""
-    if not any(isinstance(side, ast.Name) and side.id == "outcome" for side in sides):
-        return
-    for side in sides:
-        if isinstance(side, ast.Constant) and side.value not in OUTCOMES:
-            raise ExpressionProblem(
-                f"no outcome is {side.value!r}", remedy_for(str(side.value), OUTCOMES), _column(side)
-            )
+    for node in ast.walk(tree):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        for name in (side.id for side in sides if isinstance(side, ast.Name) and side.id in texts):
+            for side in sides:
+                if isinstance(side, ast.Constant) and str(side.value) not in texts[name]:
+                    remedy = remedy_for(str(side.value), texts[name])
+                    raise ExpressionProblem(f"no {name} is {side.value!r}", remedy, _column(side))
 
 
 def _check_names(tree: ast.expr, known: list[str]) -> None:

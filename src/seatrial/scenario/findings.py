@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from seatrial.model.fit import why_nowhere
-from seatrial.model.plan import Trial
+from collections.abc import Iterable
+
+from seatrial.model.fit import admits, why_nowhere
+from seatrial.model.plan import NodeGroup, PodShape, Submit, Trial
 from seatrial.model.units import format_quantity
+
+
+def findings_of(trial: Trial) -> list[str]:
+    """One line each, for people; all of them may stand in a trial that runs."""
+    found = [*check_never_fits(trial), *_gangs_too_large(trial)]
+    if trial.on == "sim":
+        found += [
+            f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
+            for submit in trial.submits()
+            if submit.overlay
+        ]
+    return found
 
 
 def check_never_fits(trial: Trial) -> list[str]:
@@ -13,7 +27,34 @@ def check_never_fits(trial: Trial) -> list[str]:
     for submit in trial.submits():
         reason = why_nowhere(trial.node_groups(), submit.shape)
         if reason is not None:
-            requests = submit.shape.requests.items()
-            asked = ", ".join(f"{resource} {format_quantity(amount, resource)}" for resource, amount in requests)
-            found.append(f"{submit.name}: a pod that asks for {asked or 'nothing'} fits no node ({reason})")
+            found.append(f"{submit.name}: a pod that asks for {_asked(submit)} fits no node ({reason})")
     return found
+
+
+def _gangs_too_large(trial: Trial) -> list[str]:
+    """Gangs of which the cluster never holds all pods at once, even if it is empty and with all nodes that steps add."""
+    found = []
+    groups = trial.node_groups()
+    for submit in trial.submits():
+        room = _room(groups, submit.shape)
+        if submit.gang and room and max(submit.sizes) > room:
+            gang = f"a gang of {max(submit.sizes)} pods that each ask for {_asked(submit)}"
+            found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
+    return found
+
+
+def _room(groups: Iterable[NodeGroup], shape: PodShape) -> int:
+    """How many pods of a shape empty nodes hold together; 0 where that is not known, or where none fits."""
+    room = 0
+    for group in groups:
+        if group.existing:
+            return 0
+        if admits(group, shape):
+            fits = [group.capacity.get(name, 0) // amount for name, amount in shape.requests.items() if amount]
+            room += group.count * min([group.capacity["pods"], *fits])
+    return room
+
+
+def _asked(submit: Submit) -> str:
+    requests = submit.shape.requests.items()
+    return ", ".join(f"{resource} {format_quantity(amount, resource)}" for resource, amount in requests) or "nothing"

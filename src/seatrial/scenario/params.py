@@ -10,13 +10,15 @@ from typing import Any
 from seatrial.model.errors import Mistake, UsageProblem
 from seatrial.model.plan import Scalar
 from seatrial.scenario import scalars
-from seatrial.scenario.expressions import FIGURES
+from seatrial.scenario.expressions import FIGURES, ExpressionProblem, calculate
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
 
 Values = tuple[Scalar, ...]
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_CALCULATED = re.compile(r"[-+*/() ]")  # what no param's name has
+_NEXT_PARAM = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")
 _CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
 
 # Columns of summary.csv and names in `expect` that no param may take. The three that a load is naturally described with
@@ -41,9 +43,9 @@ def values_of(written: Any) -> dict[str, Values]:
 
 
 def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:
-    """`["jobs=1,10", "gpus=0"]`, the arguments of `--set`; values are read like YAML scalars."""
+    """`["jobs=1,10", "gpus=0"]` or `["jobs=1,10,gpus=0"]`, the arguments of `--set`; values are read like YAML scalars."""
     sets: dict[str, list[Scalar]] = {}
-    for text in texts:
+    for text in (one for several in texts for one in _NEXT_PARAM.split(several)):
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name:
@@ -148,7 +150,16 @@ class _Filling:
         declared = self.source.data.get("params")
         known = list(declared) if isinstance(declared, dict) else []
         # What is wrong with a param that is declared is said where it is declared.
-        self.wrong[path] = (
-            None if name in known else self.source.mistake(path, f"no param '{name}'", remedy_for(name, known))
-        )
+        self.wrong[path] = None
+        if not _CALCULATED.search(name):
+            if name not in known:
+                self.wrong[path] = self.source.mistake(path, f"no param '{name}'", remedy_for(name, known))
+        elif len(known) == len(self.values):
+            try:
+                value = calculate(name, self.values)
+            except ExpressionProblem as problem:
+                self.wrong[path] = self.source.mistake(path, f"{written}: {problem.message}", problem.remedy)
+            else:
+                del self.wrong[path]
+                return value
         return written

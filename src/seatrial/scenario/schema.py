@@ -35,6 +35,7 @@ from seatrial.scenario.notation import (
     LabelText,
     LastingDuration,
     ObjectName,
+    OverlayMap,
     ParamName,
     PlainName,
     Rate,
@@ -76,9 +77,10 @@ class Part(BaseModel):
 
 
 def _expectation(value: Any, info: ValidationInfo) -> str:
-    known = info.context.names.get("figure") if isinstance(info.context, Known) else None
+    names = info.context.names if isinstance(info.context, Known) else {}
+    texts = {name: names[name] for name in ("setup", "stack") if name in names}
     try:
-        return Expression.parse(notation.text(value), known).text
+        return Expression.parse(notation.text(value), names.get("figure"), texts).text
     except ExpressionProblem as problem:
         at = f" at its column {problem.column}" if problem.column > 1 else ""
         raise notation.wrong(f"{problem.message}{at}", problem.remedy) from None
@@ -175,6 +177,9 @@ class SetupPart(Part):
         None, description="Which entry of `nodes`; not needed where there is one."
     )
     client: ClientPart | None = Field(None, description="The submitting client, instead of the scenario's.")
+    params: dict[Annotated[ParamName, one_of("param")], ScalarValue] = Field(
+        {}, description="Values of its own for params of the scenario."
+    )
     settings: SettingsPart | None = Field(None, description="Settings that win over the scenario's.")
     components: dict[str, ComponentPart] = Field(
         {}, description="What this set-up brings itself of a real control plane, by component."
@@ -200,6 +205,9 @@ class SubmitPart(Part):
     requests: AmountMap = Field({}, description="What each pod asks for; amounts of 0 are left out.")
     gang: Flag = Field(False, description="true: it runs only while all its pods run.")
     declares: AmountMap | None = Field(None, description="What a queue is told per pod, if not what the pods ask for.")
+    overlay: OverlayMap | None = Field(
+        None, description="Any other fields of the Job's manifest: metadata, spec. Lists replace lists."
+    )
     selector: dict[str, LabelText] = Field({}, description="Node labels that must match.")
     affinity: dict[str, list[LabelText]] = Field({}, description="Node label → the values that will do.")
     tolerations: list[TolerationText] | None = Field(
@@ -262,6 +270,9 @@ class WaitPart(Part):
     of: PhaseNames | None = Field(None, description="Submit phases whose workloads count; all so far if not given.")
     count: Count | None = Field(None, description="So many workloads instead of all.")
     timeout: LastingDuration = Field("1h", validate_default=True, description="When to give up (1h if not given).")
+    otherwise: Annotated[str, choice("way to go", ("end", "go-on"))] = Field(
+        "end", description="When time is up or the trial clogs: end the trial, or note it and go on."
+    )
 
 
 class PausePart(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,8 @@ def service(workload: Workload, labels: Mapping[str, str]) -> Manifest:
 def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
     """Indexed if it is a gang (its pods then have stable names), else as `kubectl create job` makes it.
 
-    How long a gang's pods run is known only once all of them do: whoever plays the application tells them then.
+    How long a gang's pods run is known only once all of them do: whoever plays the application tells them then. What
+    the user's overlay says wins over all of it but our marks, by which a workload is found.
     """
     own = {**labels, WORKLOAD_LABEL: workload.name}
     kind = APPLICATION_ANNOTATION if workload.gang else DURATION_ANNOTATION
@@ -50,12 +52,28 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     if workload.gang:
         spec["completionMode"] = "Indexed"
         spec["template"]["spec"]["subdomain"] = workload.name
-    return {
+    made = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": workload.name, "labels": own},
         "spec": spec,
     }
+    return _overlaid(made, workload.overlay) if workload.overlay else made
+
+
+def _overlaid(made: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    marks = {"metadata": made["metadata"], "spec": {"template": {"metadata": made["spec"]["template"]["metadata"]}}}
+    return _merged(_merged(made, overlay), marks)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings are merged, all else (lists too) is replaced; nothing is shared with what is above."""
+    result = dict(below)
+    for key, value in above.items():
+        inner: Any = result.get(key)
+        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(inner, value) if both else copy.deepcopy(value)
+    return result
 
 
 def pod_spec(shape: PodShape, scheduler: str = "", duration: int = 0) -> dict[str, Any]:

@@ -29,9 +29,7 @@ class Plain:
         if trial.on not in self.runs_on:
             return f"the stack '{self.name}' does not run on {trial.on}, only on {' and '.join(self.runs_on)}"
         if any(submit.declares is not None for submit in trial.submits()):
-            return (
-                f"the stack '{self.name}' takes a workload's requests from its pods: nothing can be declared (mcad can)"
-            )
+            return f"the stack '{self.name}' takes a workload's requests from its pods: nothing can be declared"
         return None
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:  # noqa: ARG002

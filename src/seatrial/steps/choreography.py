@@ -19,6 +19,14 @@ from seatrial.model.units import SECOND, format_duration
 Judge = Callable[[Expectation, dict[str, float | str | None]], str | None]  # None: it holds; else why not
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that did not come about and did not end the trial."""
+
+    at_ns: int
+    text: str
+
+
 @dataclass(slots=True)
 class Ending:
     """How the steps ended; `detail` says where and why, unless all is well."""
@@ -26,6 +34,7 @@ class Ending:
     outcome: str = "completed"
     detail: str = ""
     tallies: list[Tally] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 class _Ended(Exception):
@@ -46,7 +55,7 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge) -> Ending:
             for number, step in enumerate(trial.steps):
                 async with asyncio.TaskGroup() as phases:
                     for phase in step:
-                        phases.create_task(_run_phase(cluster, trial, number, phase, judge, ending.tallies))
+                        phases.create_task(_run_phase(cluster, trial, number, phase, judge, ending))
             watchman.cancel()
     except* _Ended as ended:
         first = next(error for error in _flat(ended) if isinstance(error, _Ended))
@@ -66,15 +75,13 @@ def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     ]
 
 
-async def _run_phase(
-    cluster: Cluster, trial: Trial, step: int, phase: Phase, judge: Judge, tallies: list[Tally]
-) -> None:
+async def _run_phase(cluster: Cluster, trial: Trial, step: int, phase: Phase, judge: Judge, ending: Ending) -> None:
     match phase:
         case Submit():
-            seed = stream_seed(trial.seed, trial.params, trial.repeat, phase.name)
-            tallies.append(await cluster.load(load_of(phase, seed)))
+            seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, phase.name)
+            ending.tallies.append(await cluster.load(load_of(phase, seed)))
         case Wait():
-            await _wait(cluster, trial, step, phase)
+            await _wait(cluster, trial, step, phase, ending)
         case Pause():
             await asyncio.sleep(phase.duration / SECOND)
         case Nodes():
@@ -82,14 +89,14 @@ async def _run_phase(
         case Delete():
             await cluster.delete(phase)
         case Check():
-            figures = counts(cluster)
+            figures = {**trial.params, **counts(cluster), "setup": trial.setup.name, "stack": trial.setup.stack}
             for expectation in phase.expect:
                 wrong = judge(expectation, figures)
                 if wrong:
                     raise _Ended("failed", f"{expectation.place}: {wrong}")
 
 
-async def _wait(cluster: Cluster, trial: Trial, step: int, wait: Wait) -> None:
+async def _wait(cluster: Cluster, trial: Trial, step: int, wait: Wait, ending: Ending) -> None:
     ledger = cluster.ledger
     stage = ledger.number[wait.stage]
     submits = [phase for phases in trial.steps[: step + 1] for phase in phases if isinstance(phase, Submit)]
@@ -105,10 +112,11 @@ async def _wait(cluster: Cluster, trial: Trial, step: int, wait: Wait) -> None:
             await done
     except TimeoutError:
         reached = ledger.reached(stage, phases)
-        raise _Ended(
-            "timeout",
-            f"{wait.name}: after {format_duration(wait.timeout)} {reached} of {count} workloads were {wait.stage}",
-        ) from None
+        after = format_duration(wait.timeout)
+        detail = f"{wait.name}: after {after} {reached} of {count} workloads were {wait.stage}"
+        if not wait.go_on:
+            raise _Ended("timeout", detail) from None
+        ending.notes.append(Note(cluster.now(), f"{detail}; the run went on"))
     finally:
         ledger.forget(waiting)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from seatrial import stacks
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, Wait
+from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.study import directory
 from seatrial.study.executing import Listener, run_all, usable_cores
 from seatrial.study.interrupting import interruption
@@ -62,7 +64,11 @@ def check(trials: Sequence[Trial]) -> Checked:
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
         _refuse_unknown_stages(trial, stack)
-        why = stack.refuses(trial) or next(filter(None, (hindrance(trial) for hindrance in HINDRANCES)), None)
+        why = stack.refuses(trial)
+        if why:
+            why += _who_can(trial)
+        else:
+            why = next(filter(None, (hindrance(trial) for hindrance in HINDRANCES)), None)
         if why:
             skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
         else:
@@ -74,6 +80,26 @@ def check(trials: Sequence[Trial]) -> Checked:
     return Checked(runnable, list(skipped))
 
 
+def _who_can(trial: Trial) -> str:
+    """The stacks that would not refuse the same trial, for the end of a sentence."""
+    able = []
+    for other in _others(trial.setup.stack):
+        plain = resolve((*CONTROL_PLANE, *other.settings), "as shipped", {})
+        if not other.refuses(
+            dataclasses.replace(trial, setup=dataclasses.replace(trial.setup, stack=other.name, settings=plain))
+        ):
+            able.append(other.name)
+    return f"; stacks that can: {', '.join(able)}" if able else ""
+
+
+def _others(name: str) -> Iterator[Stack]:
+    """All stacks but this one; one that cannot be loaded is of no help."""
+    for other in stacks.names():
+        if other != name:
+            with suppress(SetupProblem):
+                yield stacks.find(other)
+
+
 def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
     names = [stage.name for stage in stack.stages]
     for phase in (phase for step in trial.steps for phase in step):
@@ -81,8 +107,13 @@ def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
             raise UsageProblem(
                 f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
                 f"'{stack.name}' does not have",
-                f"it has {', '.join(names)}",
+                f"it has {', '.join(names)}{_who_has(phase.stage, stack)}",
             )
+
+
+def _who_has(stage: str, stack: Stack) -> str:
+    have = [other.name for other in _others(stack.name) if stage in [one.name for one in other.stages]]
+    return f"; '{stage}' have {', '.join(have)}" if have else ""
 
 
 def _lacks_kubelets(trial: Trial) -> str | None:

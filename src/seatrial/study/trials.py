@@ -19,7 +19,7 @@ from seatrial.model.plan import Expectation, Submit, Trial, to_json
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment, seal
 from seatrial.record.submissions import Submissions
-from seatrial.scenario import check_never_fits
+from seatrial.scenario import findings_of
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import Ending, run_steps
 from seatrial.study.interrupting import interruption
@@ -69,6 +69,7 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
         "nodes": cluster.node_spans(),
         "outcome": ending.outcome,
         "detail": ending.detail,
+        "notes": to_json(ending.notes),
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
         "sources": cluster.sources(),
@@ -127,9 +128,10 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "nodes": [],
         "sources": [],
         "detail": "",
+        "notes": [],
         "submitted": 0,
         "end_ns": 0,
-        "findings": check_never_fits(trial),
+        "findings": findings_of(trial),
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,
