@@ -74,14 +74,14 @@ def test_more_than_the_quota_and_a_quota_of_nothing_never_fit() -> None:
     waiting = [gang(1, 4, admitted=False, waiting=0)]
     clog = why(state(cores(8), waiting, quota={"cpu": 6 * CORE}, queued=True))
     assert clog.kind == "never fits"
-    assert "it asks for cpu 8 in all and the quota is cpu 6" in clog.summary
-    assert "the quota is cpu 0" in why(state(cores(8), waiting, quota={"cpu": 0}, queued=True)).summary
+    assert "it asks for cpu 8 in all and the queue admits at most cpu 6" in clog.summary
+    assert "admits at most cpu 0" in why(state(cores(8), waiting, quota={"cpu": 0}, queued=True)).summary
 
 
 def test_what_is_declared_counts_for_the_quota_and_what_is_asked_for_the_nodes() -> None:
     declares = gang(1, 2, admitted=False, waiting=0, declares={"cpu": 20 * CORE})
     clog = why(state(cores(8), [declares], quota={"cpu": 24 * CORE}, queued=True))
-    assert "asks for cpu 40 in all and the quota is cpu 24" in clog.summary
+    assert "asks for cpu 40 in all and the queue admits at most cpu 24" in clog.summary
 
 
 @pytest.mark.parametrize(

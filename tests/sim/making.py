@@ -95,7 +95,9 @@ def run(trial: Trial, directory: Path) -> Ran:
     cluster = SimCluster(trial, stack, ledger, submissions)
 
     async def main() -> Ending:
-        return await asyncio.wait_for(run_steps(cluster, trial, never_judged), None)
+        return await asyncio.wait_for(
+            run_steps(cluster, trial, never_judged, stack.releases(trial.setup.settings)), None
+        )
 
     ending = cluster.run(main())
     submissions.close()

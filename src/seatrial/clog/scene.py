@@ -86,7 +86,7 @@ class Scene:
     def _why_never(self, workload: WorkloadState) -> str:
         asked, quota = declared(workload), self.state.quota
         if quota is not None and not workload.admitted and (short := lacking(quota, asked)):
-            return f"it asks for {quantities(only(asked, short))} in all and the quota is {amounts_of(quota, short)}"
+            return f"it asks for {quantities(only(asked, short))} in all and the queue admits at most {amounts_of(quota, short)}"
         shape = self.board.shape(workload.shape)
         own = sum(not self.board.allowed(shape)[node] for node in workload.nodes)  # stands where nothing more may go
         need = workload.size - workload.finished - own

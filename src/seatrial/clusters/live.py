@@ -196,7 +196,8 @@ class LiveCluster:
         nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
         workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
         troubles = (*self.deaths, *observer.troubles)
-        return State(self.now(), nodes, workloads, None, troubles, queued="admitted" in number)
+        quota = self.stack.quota(self.trial.setup.settings, self._capacity())
+        return State(self.now(), nodes, workloads, quota, troubles, queued="admitted" in number)
 
     def _node_state(self, name: str, used: Amounts) -> NodeState:
         group = self._node_groups[name]
@@ -347,12 +348,16 @@ class LiveCluster:
     async def _prepare(self) -> None:
         """What the stack needs beside its processes: created, or brought up to date where it is there already. Its
         controller may need a moment before its webhooks answer."""
+        for manifest in self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace):
+            await self._apply(manifest)
+
+    def _capacity(self) -> dict[str, int]:
+        """What the nodes that are there have in all."""
         capacity: dict[str, int] = {}
         for span in self._spans:
             for resource, amount in span["capacity"].items() if span["until_ns"] is None else ():
                 capacity[resource] = capacity.get(resource, 0) + amount * span["count"]
-        for manifest in self.stack.prepare(self.trial.setup.settings, capacity, self.labels, self.namespace):
-            await self._apply(manifest)
+        return capacity
 
     async def _apply(self, manifest: Manifest) -> None:
         resource = manifest.resource

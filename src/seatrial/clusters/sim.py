@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ class SimCluster:
 
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
         self.ledger = ledger
-        self._trial = trial
+        self._trial, self._stack = trial, stack
         self._kernel = Kernel()
         settings = trial.setup.settings
         requests = [submit.shape.requests for submit in trial.submits()]
@@ -102,7 +103,9 @@ class SimCluster:
                 self._sim.delete(number)
 
     def state(self) -> State:
-        return self._sim.state()
+        state = self._sim.state()
+        quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
+        return state if quota is None else dataclasses.replace(state, quota=quota)
 
     def target(self) -> dict[str, Any]:
         return {}

@@ -59,6 +59,9 @@ class Stack(Protocol):
     def releases(self, settings: Mapping[str, Mapping[str, Scalar]]) -> Sequence[int]:
         """Its own time-outs (ns) that can still free something when nothing else moves; none: what is held stays held."""
 
+    def quota(self, settings: Mapping[str, Mapping[str, Scalar]], capacity: Amounts) -> Amounts | None:
+        """What its queue admits at most at the same time on nodes that have so much in all; None: it has no such limit."""
+
     def prepare(
         self, settings: Mapping[str, Mapping[str, Scalar]], capacity: Amounts, labels: Mapping[str, str], namespace: str
     ) -> Sequence[Manifest]:

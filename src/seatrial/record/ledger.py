@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.model.lifecycle import DELETED, FAILED, LOST, Stage, index_of
+from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
 from seatrial.record.segments import RECORD, Segment
 
 FLUSH_AT = 1 << 20  # bytes: a million records make 24 writes
@@ -32,7 +32,7 @@ class Ledger:
         self.stages = tuple(stages)
         self.number = index_of(stages)
         self.counts = [0] * len(self.stages)  # workloads that reached each stage
-        self.last = 0  # when a workload last reached a stage as a whole
+        self.last = 0  # when something was last achieved: a workload reached a stage as a whole, or a pod finished
         self.touched = 0  # when anything at all was last recorded
         self.stirred = 0  # when a pod last changed in a way that is no stage: turned down, held, let go
         self.nodes: list[str] = []
@@ -45,6 +45,7 @@ class Ledger:
         # What is still to come per stage and workload: pods for a pod stage, else 1; 0 is reached.
         self._left: list[list[int]] = [[] for _ in self.stages]
         self._of_pods = [stage.of == "pod" for stage in self.stages]
+        self._finished = self.number[FINISHED.name]
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
 
@@ -83,6 +84,8 @@ class Ledger:
         left[workload] -= 1
         if not left[workload]:
             self._reached(at, workload, stage)
+        elif stage == self._finished:
+            self.last = at
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
         """Another source's time for something reached before: recorded, not counted again."""

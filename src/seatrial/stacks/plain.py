@@ -39,6 +39,9 @@ class Plain:
     def releases(self, settings: Settings) -> Sequence[int]:  # noqa: ARG002
         return ()
 
+    def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:  # noqa: ARG002
+        return None
+
     def prepare(
         self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
     ) -> Sequence[Manifest]:  # fmt: skip

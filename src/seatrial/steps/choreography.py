@@ -6,7 +6,7 @@ The event loop is the clock: on the simulator a time-out of ten minutes passes i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.model.interfaces import Cluster, Tally
@@ -15,6 +15,7 @@ from seatrial.model.load import load_of
 from seatrial.model.plan import Check, Delete, Expectation, Nodes, Pause, Phase, Submit, Trial, Wait
 from seatrial.model.randomness import stream_seed
 from seatrial.model.units import SECOND, format_duration
+from seatrial.steps.watchman import Clog, Watchman
 
 Judge = Callable[[Expectation, dict[str, float | str | None]], str | None]  # None: it holds; else why not
 
@@ -35,6 +36,7 @@ class Ending:
     detail: str = ""
     tallies: list[Tally] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    clog: Clog | None = None
 
 
 class _Ended(Exception):
@@ -45,18 +47,21 @@ class _Ended(Exception):
         self.outcome, self.detail = outcome, detail
 
 
-async def run_steps(cluster: Cluster, trial: Trial, judge: Judge) -> Ending:
-    """Never raises for what happens in a trial: cancelled (Ctrl-C), it ends `interrupted`."""
-    ending = Ending()
+async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequence[int] = ()) -> Ending:
+    """Never raises for what happens in a trial: cancelled (Ctrl-C), it ends `interrupted`. `releases` are the stack's own
+    time-outs: see `watchman`."""
+    run = _Run(cluster, trial, judge, releases)
+    ending = run.ending
     try:
         await cluster.up()
         async with asyncio.TaskGroup() as beside:
-            watchman = beside.create_task(_watch_over(cluster))
+            lookouts = [beside.create_task(run.notice_breakage()), beside.create_task(run.notice_clogs())]
             for number, step in enumerate(trial.steps):
                 async with asyncio.TaskGroup() as phases:
                     for phase in step:
-                        phases.create_task(_run_phase(cluster, trial, number, phase, judge, ending))
-            watchman.cancel()
+                        phases.create_task(run.phase(number, phase))
+            for lookout in lookouts:
+                lookout.cancel()
     except* _Ended as ended:
         first = next(error for error in _flat(ended) if isinstance(error, _Ended))
         ending.outcome, ending.detail = first.outcome, first.detail
@@ -65,60 +70,89 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge) -> Ending:
     return ending
 
 
-async def _watch_over(cluster: Cluster) -> None:
-    raise _Ended("failed", await cluster.broken())
-
-
 def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return [
         e for error in group.exceptions for e in (_flat(error) if isinstance(error, BaseExceptionGroup) else [error])
     ]
 
 
-async def _run_phase(cluster: Cluster, trial: Trial, step: int, phase: Phase, judge: Judge, ending: Ending) -> None:
-    match phase:
-        case Submit():
-            seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, phase.name)
-            ending.tallies.append(await cluster.load(load_of(phase, seed)))
-        case Wait():
-            await _wait(cluster, trial, step, phase, ending)
-        case Pause():
-            await asyncio.sleep(phase.duration / SECOND)
-        case Nodes():
-            await cluster.nodes(phase)
-        case Delete():
-            await cluster.delete(phase)
-        case Check():
-            figures = {**trial.params, **counts(cluster), "setup": trial.setup.name, "stack": trial.setup.stack}
-            for expectation in phase.expect:
-                wrong = judge(expectation, figures)
-                if wrong:
-                    raise _Ended("failed", f"{expectation.place}: {wrong}")
+class _Run:
+    """One trial's steps on their way."""
 
+    def __init__(self, cluster: Cluster, trial: Trial, judge: Judge, releases: Sequence[int]) -> None:
+        self.ending = Ending()
+        self._cluster, self._trial, self._judge = cluster, trial, judge
+        self._watchman = Watchman(cluster, trial, releases, self._goes_on)
+        self._waits: dict[asyncio.Future[str], Wait] = {}
 
-async def _wait(cluster: Cluster, trial: Trial, step: int, wait: Wait, ending: Ending) -> None:
-    ledger = cluster.ledger
-    stage = ledger.number[wait.stage]
-    submits = [phase for phases in trial.steps[: step + 1] for phase in phases if isinstance(phase, Submit)]
-    wanted = [submit for submit in submits if not wait.of or submit.name in wait.of]
-    count = sum(submit.count for submit in wanted) if wait.count is None else wait.count
-    phases = {ledger.phase(submit.name) for submit in wanted} if wait.of else None
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting = ledger.when(stage, phases, count, lambda: None if done.done() else done.set_result(None))
-    if waiting is None:
-        return
-    try:
-        async with asyncio.timeout(wait.timeout / SECOND):
-            await done
-    except TimeoutError:
-        reached = ledger.reached(stage, phases)
-        after = format_duration(wait.timeout)
-        detail = f"{wait.name}: after {after} {reached} of {count} workloads were {wait.stage}"
-        if not wait.go_on:
-            raise _Ended("timeout", detail) from None
-        ending.notes.append(Note(cluster.now(), f"{detail}; the run went on"))
-    finally:
-        ledger.forget(waiting)
+    async def notice_breakage(self) -> None:
+        raise _Ended("failed", await self._cluster.broken())
+
+    async def notice_clogs(self) -> None:
+        self.ending.clog = clog = await self._watchman.watch()
+        raise _Ended("clogged", f"{clog.diagnosis.kind}: {clog.diagnosis.summary}")
+
+    def _goes_on(self, clog: Clog) -> bool:
+        """If everyone who waits said so beforehand."""
+        if not all(wait.go_on for wait in self._waits.values()):
+            return False
+        for done in self._waits:
+            if not done.done():
+                done.set_result(f"clogged, {clog.diagnosis.kind}: {clog.diagnosis.summary}")
+        return True
+
+    async def phase(self, step: int, phase: Phase) -> None:
+        if isinstance(phase, Wait):
+            with self._watchman.waiting():
+                await self._wait(step, phase)
+        else:
+            with self._watchman.acting():
+                await self._act(phase)
+
+    async def _act(self, phase: Phase) -> None:
+        cluster, trial = self._cluster, self._trial
+        match phase:
+            case Submit():
+                seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, phase.name)
+                self.ending.tallies.append(await cluster.load(load_of(phase, seed)))
+            case Pause():
+                await asyncio.sleep(phase.duration / SECOND)
+            case Nodes():
+                await cluster.nodes(phase)
+            case Delete():
+                await cluster.delete(phase)
+            case Check():
+                figures = {**trial.params, **counts(cluster), "setup": trial.setup.name, "stack": trial.setup.stack}
+                for expectation in phase.expect:
+                    wrong = self._judge(expectation, figures)
+                    if wrong:
+                        raise _Ended("failed", f"{expectation.place}: {wrong}")
+
+    async def _wait(self, step: int, wait: Wait) -> None:
+        ledger = self._cluster.ledger
+        stage = ledger.number[wait.stage]
+        submits = [phase for phases in self._trial.steps[: step + 1] for phase in phases if isinstance(phase, Submit)]
+        wanted = [submit for submit in submits if not wait.of or submit.name in wait.of]
+        count = sum(submit.count for submit in wanted) if wait.count is None else wait.count
+        phases = {ledger.phase(submit.name) for submit in wanted} if wait.of else None
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # why it did not come about, or nothing
+        waiting = ledger.when(stage, phases, count, lambda: None if done.done() else done.set_result(""))
+        if waiting is None:
+            return
+        self._waits[done] = wait
+        try:
+            async with asyncio.timeout(wait.timeout / SECOND):
+                why = await done
+        except TimeoutError:
+            after = format_duration(wait.timeout)
+            why = f"after {after} {ledger.reached(stage, phases)} of {count} workloads were {wait.stage}"
+            if not wait.go_on:
+                raise _Ended("timeout", f"{wait.name}: {why}") from None
+        finally:
+            del self._waits[done]
+            ledger.forget(waiting)
+        if why:
+            self.ending.notes.append(Note(self._cluster.now(), f"{wait.name}: {why.rstrip('.')}; the run went on"))
 
 
 def counts(cluster: Cluster) -> dict[str, float | str | None]:

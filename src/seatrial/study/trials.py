@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gzip
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -16,6 +17,7 @@ from seatrial import stacks
 from seatrial.model.errors import UsageProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Submit, Trial, to_json
+from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment, seal
 from seatrial.record.submissions import Submissions
@@ -57,19 +59,22 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
     if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
         _write_json(directory / "trial.json", {**record, "outcome": "running"})
     try:
-        ending = _run(cluster, trial, ledger, told)
+        ending = _run(cluster, trial, ledger, told, stack.releases(trial.setup.settings))
     except BaseException:
         _write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
         raise
     submissions.close()
     ledger.close()
     seal(directory, ledger.nodes)
+    if ending.clog:
+        _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
         "target": cluster.target(),
         "nodes": cluster.node_spans(),
         "outcome": ending.outcome,
         "detail": ending.detail,
         "notes": to_json(ending.notes),
+        "clog": ending.clog.as_json() if ending.clog else None,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
         "sources": cluster.sources(),
@@ -140,7 +145,7 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
     }
 
 
-def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told) -> Ending:
+def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, releases: Sequence[int]) -> Ending:
     of = sum(submit.count for submit in trial.submits())
     stage = ledger.number
     over = Event()
@@ -158,7 +163,7 @@ def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told) -> Ending:
     async def main() -> Ending:
         interruption.cancels(asyncio.current_task())
         try:
-            return await run_steps(cluster, trial, judge)
+            return await run_steps(cluster, trial, judge, releases)
         finally:
             interruption.cancels(None)
             await cluster.down()
@@ -217,6 +222,11 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
         any("outcome" in Expression.parse(e.text).names for e in trial.expect),
     )
+
+
+def _write_snapshot(path: Path, state: State) -> None:
+    """Without a time in its header: the same seed gives the same bytes."""
+    path.write_bytes(gzip.compress(json.dumps(to_json(state)).encode(), mtime=0))
 
 
 def _write_json(path: Path, value: Any) -> None:

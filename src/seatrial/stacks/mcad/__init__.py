@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.model.interfaces import Manifest
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, RELEASED, Stage
-from seatrial.model.plan import Trial, Workload
+from seatrial.model.plan import Amounts, Trial, Workload
 from seatrial.model.settings import Setting
 from seatrial.model.units import SECOND
 from seatrial.stacks.plain import Plain, Settings
@@ -16,6 +16,7 @@ HEAD_OF_LINE = Stage("head_of_line", "workload", "it is at the front of the queu
 
 # Built-in group-versions of Kubernetes 1.27 and 1.36 (22 in both), and the two of MCAD's own resources.
 GROUP_VERSIONS = 24
+SEEN = ("cpu", "memory", "nvidia.com/gpu")  # the resources that MCAD counts
 MEMORY_MOST = 2**31 - 1  # MCAD keeps what an AppWrapper's pods use in 32 bits of bytes
 
 
@@ -56,6 +57,9 @@ class Mcad(Plain):
 
     def releases(self, settings: Settings) -> Sequence[int]:
         return (int(settings["mcad"]["backoff"]),)
+
+    def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:  # noqa: ARG002
+        return {name: capacity.get(name, 0) for name in SEEN}
 
     def programs(self) -> Sequence[Any]:
         from seatrial.stacks.mcad.live import BINARY

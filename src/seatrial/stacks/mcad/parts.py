@@ -16,12 +16,12 @@ from seatrial.sim import pods as pod_state
 from seatrial.sim.api import GET, LIST, WRITE, Client
 from seatrial.sim.processes import GoMutex, Process, Processes, Request, Signal
 from seatrial.sim.world import Sim
+from seatrial.stacks.mcad import SEEN
 
 WATCH_LAG = 1 * MILLISECOND  # from a write to the informer's cache and handler
 PASS = 100 * MICROSECOND  # one turn of the worker that asks the API server nothing
 HANDLE = 30 * MICROSECOND  # the informer's handler, per event
 NO_ROOM = "Insufficient resources to dispatch AppWrapper."
-SEEN = ("cpu", "memory", "nvidia.com/gpu")  # the resources it counts
 
 Steps = Generator[int | Signal | Request, None, bool]
 

@@ -1,0 +1,148 @@
+"""Clogs are noticed while the steps wait: a proven knot at once, others soon after the last thing that could move them, and
+nothing that is only slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.model.plan import Delete, NodeGroup, Nodes, Pause, PodShape, Step, Submit, Toleration, Trial, Wait
+from seatrial.model.units import HOUR, MINUTE, SECOND
+from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
+
+TWO_CORES = PodShape({"cpu": 2000}, tolerations=(Toleration(),), spread=True)
+LATEST = 30 * SECOND  # after the last thing that could still move it
+
+
+def gangs(name: str, *sizes: int, seconds: float = 5) -> Submit:
+    return Submit(name, len(sizes), sizes, False, TWO_CORES, int(seconds * SECOND), gang=True)
+
+
+KNOTTED = trial(*to_the_end(gangs("load", 3, 3, 3, 3, 3, 3)), nodes=[fakes(4, cpu=3000)])
+
+
+def last_move(ran: Ran) -> int:
+    return int(ran.seen["at_ns"].max())  # type: ignore[arg-type]
+
+
+def clogged(ran: Ran, kind: str) -> int:
+    """When it was said."""
+    assert ran.ending.outcome == "clogged", ran.ending.detail
+    assert ran.ending.clog
+    assert ran.ending.clog.diagnosis.kind == kind
+    assert kind in ran.ending.detail
+    return ran.ending.clog.at
+
+
+def test_a_knot_is_said_at_once(tmp_path: Path) -> None:
+    """Six gangs of three on four nodes: each of the first four gets one."""
+    ran = run(KNOTTED, tmp_path)
+    assert clogged(ran, "gang deadlock") - last_move(ran) <= 2 * SECOND
+    assert ran.ending.clog and ran.ending.clog.diagnosis.proven
+    assert len(ran.ending.clog.diagnosis.workloads) >= 2
+    assert len(ran.ending.clog.diagnosis.nodes) == 4
+
+
+def test_the_run_goes_on_while_others_can_finish(tmp_path: Path) -> None:
+    """The knot is known while the gang on the other nodes still runs; that gang finishes nevertheless."""
+    other = NodeGroup("other", 2, {"cpu": 3000, "memory": GI, "pods": 110}, {"pool": "other"})
+    mine = PodShape({"cpu": 2000}, {"pool": "other"}, tolerations=(Toleration(),))
+    fixed = Submit("fixed", 1, (2,), False, mine, 60 * SECOND, gang=True)
+    knotted = PodShape({"cpu": 2000, "nvidia.com/gpu": 1}, tolerations=(Toleration(),))
+    tangled = Submit("load", 6, (3,), False, knotted, SECOND, gang=True)
+    nodes = [fakes(4, cpu=3000, **{"nvidia.com/gpu": 1}), other]
+    ran = run(trial((fixed, tangled), (Wait("done", "completed"),), nodes=nodes), tmp_path)
+    assert clogged(ran, "gang deadlock") < 10 * SECOND
+    assert ran.count("completed") == 1
+    assert ran.end_s > 60
+
+
+def test_what_fits_nowhere_is_said_soon(tmp_path: Path) -> None:
+    ran = run(trial(*to_the_end(submit(1, shape=PodShape({"cpu": 99_000}))), nodes=[fakes()]), tmp_path)
+    assert clogged(ran, "never fits") - last_move(ran) <= LATEST
+
+
+def test_a_queue_gets_its_own_time_out_first(tmp_path: Path) -> None:
+    """MCAD sleeps 20 s when there is no room: only after that can one say that it does not help."""
+    huge = submit(1, pods=5, shape=PodShape({"cpu": 31_000}, tolerations=(Toleration(),)))
+    ran = run(trial(*to_the_end(huge), nodes=[fakes(4)], stack="mcad"), tmp_path)
+    said = clogged(ran, "never fits") - last_move(ran)
+    assert 20 * SECOND < said <= 20 * SECOND + LATEST
+
+
+def test_long_runs_and_long_starts_are_no_clog(tmp_path: Path) -> None:
+    slow = NodeGroup("slow", 1, {"cpu": 4000, "memory": GI, "pods": 110}, start=fakes().start)
+    ran = run(trial(*to_the_end(submit(3, seconds=3000)), nodes=[slow]), tmp_path)
+    assert ran.ending.outcome == "completed"
+
+
+def test_a_pause_is_no_clog_and_nodes_that_come_are_waited_for(tmp_path: Path) -> None:
+    """Nothing moves for five minutes, but the steps have not done all yet."""
+    steps = (
+        (submit(2),),
+        (Pause("later", 5 * MINUTE),),
+        (Nodes("more", "add", "fake", add=fakes(1)),),
+        (Wait("done", "completed"),),
+    )
+    assert run(trial(*steps, nodes=[fakes(1, cpu=50)]), tmp_path).ending.outcome == "completed"
+
+
+def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
+    steps = (
+        (submit(1, shape=PodShape({"cpu": 99_000})),),
+        (Wait("first", "completed", go_on=True),),
+        (Delete("away", ("load",)),),
+        (Wait("second", "completed"),),
+    )
+    ran = run(trial(*steps, nodes=[fakes()]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert ran.ending.clog is None
+    [note] = ran.ending.notes
+    assert "first: clogged, never fits" in note.text
+
+
+def test_the_same_seed_gives_the_same_moment(tmp_path: Path) -> None:
+    first, second = (run(KNOTTED, tmp_path / name).ending.clog for name in "ab")
+    assert first and second
+    assert first.as_json() == second.as_json()
+
+
+@st.composite
+def feasible(draw: st.DrawFn) -> Trial:
+    """Whatever these ask for comes about in the end: every pod fits a node, and gangs come one after another."""
+    count, cores = draw(st.integers(1, 6)), draw(st.integers(2, 8))
+    nodes = [fakes(count, cpu=cores * 1000)]
+    stack = draw(st.sampled_from(["default", "mcad"]))
+    steps: list[Step] = []
+    for number in range(draw(st.integers(1, 3))):
+        shape = PodShape({"cpu": draw(st.integers(1, cores)) * 1000}, tolerations=(Toleration(),))
+        seconds = draw(st.sampled_from([0.5, 5, 90, 400]))
+        gang = draw(st.booleans())
+        pods = draw(st.integers(1, count))
+        many = 1 if gang else draw(st.integers(1, 8))
+        name = f"load{number}"
+        steps.append((Submit(name, many, (pods,), False, shape, int(seconds * SECOND), gang=gang),))
+        steps.append((Wait(f"wait{number}", "completed", timeout=24 * HOUR),))
+    return trial(*steps, nodes=nodes, stack=stack, seed=draw(st.integers(0, 99)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(feasible())
+def test_no_false_alarm(tried: Trial) -> None:
+    with TemporaryDirectory() as folder:
+        ran = run(tried, Path(folder))
+    assert ran.ending.outcome == "completed", ran.ending.detail
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_no_missed_one(seed: int, tmp_path: Path) -> None:
+    """Twice as many gangs as nodes, each with more than one pod: in the end every node is held by a gang that cannot begin."""
+    nodes = 3 + seed % 6
+    sizes = [2 + (seed * 7 + n * n) % (nodes - 1) for n in range(2 * nodes)]
+    tried = trial(*to_the_end(gangs("load", *sizes)), nodes=[fakes(nodes, cpu=3000)], seed=seed)
+    ran = run(tried, tmp_path)
+    assert clogged(ran, "gang deadlock") - last_move(ran) <= 2 * SECOND
