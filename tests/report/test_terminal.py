@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seatrial.report.terminal import decimals_for, summary_table
+from seatrial.report.columns import decimals_for
+from seatrial.report.terminal import summary_table
 from tests.analysis.making import Job, Made, plain, write_study
 
 
