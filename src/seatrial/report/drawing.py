@@ -14,6 +14,7 @@ from typing import Any
 # Okabe and Ito: told apart by all kinds of colour vision; the marker says the same once more, for print.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442", "#999999")
 MARKERS = "osD^vPX<>"
+ACROSS = 6  # names in a row of the legend
 STYLE = {
     "font.family": "DejaVu Sans", "font.size": 9, "text.parse_math": False, "svg.hashsalt": "seatrial",
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888", "axes.linewidth": 0.8,
@@ -33,6 +34,11 @@ def short(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
+def legend_height(setups: Sequence[str]) -> float:
+    """Inches that the legend takes beyond its first row."""
+    return 0.19 * ((len(setups) - 1) // ACROSS)
+
+
 def head(
     figure: Any, height: float, title: str, lines: Sequence[str], *, setups: Sequence[str], markers: str = "o"
 ) -> None:
@@ -45,13 +51,15 @@ def head(
         if line:
             figure.text(0.02, 1 - top / height, line, fontsize=9, color="#444444", va="top")
             top += 0.19
+    if not setups:
+        return
     handles = [
         Line2D([], [], linestyle="none", marker=markers[n % len(markers)], color=colour(n), markersize=6)
         for n in range(len(setups))
     ]
     figure.legend(
         handles, [short(name, 30) for name in setups], loc="upper left",
-        bbox_to_anchor=(0.012, 1 - (top + 0.02) / height), ncols=min(len(setups), 6),
+        bbox_to_anchor=(0.012, 1 - (top + 0.02) / height), ncols=min(len(setups), ACROSS),
         handletextpad=0.1, columnspacing=1.4, borderpad=0, fontsize=9.5,
     )  # fmt: skip
 

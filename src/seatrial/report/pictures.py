@@ -21,7 +21,7 @@ from seatrial.analysis.figures import as_text
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
 from seatrial.report.boxes import sizes_figure
-from seatrial.report.drawing import MARKERS, colour, head, our_style, save, short
+from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, step_times
 
@@ -56,10 +56,11 @@ def _steps_figure(study: StudyRecord, times: StepTimes) -> Any:
     from matplotlib.figure import Figure
 
     rows = len(times.steps)
-    height = _HEAD + rows * _ROW + _FOOT
+    above = _HEAD + legend_height(times.setups)
+    height = above + rows * _ROW + _FOOT
     figure = Figure(figsize=(_WIDTH, height))
     grid = figure.add_gridspec(
-        rows, 2, width_ratios=(2.6, 1), left=0.075, right=0.975, top=1 - _HEAD / height, bottom=_FOOT / height,
+        rows, 2, width_ratios=(2.6, 1), left=0.075, right=0.975, top=1 - above / height, bottom=_FOOT / height,
         hspace=0.6, wspace=0.05,
     )  # fmt: skip
     cut, left, right = False, None, None
@@ -175,9 +176,9 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
     if name is None or any(_as_number(group.params[name]) is None for group in groups):
         return None
     setups = list(dict.fromkeys(group.setup for group in groups))
-    height = 4.6
+    height = 4.6 + legend_height(setups)
     figure = Figure(figsize=(8.0, height))
-    axis = figure.add_axes((0.09, 0.125, 0.88, 1 - 1.15 / height - 0.125))
+    axis = figure.add_axes((0.09, 0.125, 0.88, 1 - (1.15 + legend_height(setups)) / height - 0.125))
     for place, setup in enumerate(setups):
         points = [
             (_as_number(group.params[name]) or 0.0, total.mean, total.deviation or 0.0)
