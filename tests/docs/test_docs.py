@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 from seatrial import stacks
+from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
 from seatrial.analysis.tables import write_tables
 from seatrial.cli.main import app
 from seatrial.model.settings import CONTROL_PLANE, Setting
@@ -140,6 +141,11 @@ def test_every_column_is_described(study: Path, table: str) -> None:
     params = {text for name in trial["params"] for text in (name, f"param_{name}")} - {"pods"}
     missing = [column for column in columns if column not in params and f"`{column}`" not in section]
     assert not missing, f"docs/study.md does not describe {missing} of {table}"
+
+
+def test_every_column_of_sizes_is_described() -> None:
+    section = STUDY.partition("\n## sizes.csv\n")[2].partition("\n## ")[0]
+    assert not [column for column in ("setup", "stack", *SIZE_COUNTS, *SIZE_TIMES) if f"`{column}`" not in section]
 
 
 def test_every_field_of_the_json_files_is_described(study: Path) -> None:

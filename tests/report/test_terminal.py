@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seatrial.report.terminal import decimals_for, summary_table
+from seatrial.report.columns import decimals_for
+from seatrial.report.terminal import summary_table
 from tests.analysis.making import Job, Made, plain, write_study
 
 
@@ -110,3 +111,58 @@ def test_markup_and_control_characters_in_names_stay_text(tmp_path: Path) -> Non
 def test_decimals_show_three_digits_of_the_largest() -> None:
     assert [decimals_for([value]) for value in (1234, 135.2, 9.999, 9.26, 0.83, 0.0)] == [1, 1, 1, 2, 3, 1]
     assert decimals_for([132.0, 0.05]) == 2
+
+
+CLOG = {"kind": "gang deadlock", "summary": "a holds node-1 and waits for b", "at_ns": 63_000_000_000}
+AUDITS = [
+    {"audit": "aggregate", "count": 2, "summary": "one-of-16-0 asks for 16, no node has more than 8"},
+    {"audit": "partial", "count": 0},
+]
+NOTES = [{"at_ns": 5_500_000_000, "text": "wait-2: after 5s 0 of 1 workloads were completed; the run went on"}]
+
+
+def test_a_clog_is_told_with_its_moment_kind_and_summary(tmp_path: Path) -> None:
+    stuck = Job({"submitted": 0, "created": 1}, [], size=1)
+    text = printed(
+        write_study(tmp_path, [Made([plain(), stuck], outcome="clogged", also={"clog": CLOG, "detail": "x"})])
+    )
+    told = (
+        "001-kwok-r0 clogged at 63.0 s with 1 of 2 workloads completed: gang deadlock: a holds node-1 and waits for b"
+    )
+    assert told in text.splitlines()
+
+
+def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) -> None:
+    trials = [Made([plain()], repeat=repeat, number=repeat, also={"audits": AUDITS}) for repeat in range(3)]
+    lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("audit")]
+    assert lines == [
+        "audit of kwok in 3 of 3 trials: 6 let go by what the cluster has in all, though no node could take them: "
+        "one-of-16-0 asks for 16, no node has more than 8"
+    ]
+
+
+def test_waits_that_went_on_are_told(tmp_path: Path) -> None:
+    text = printed(write_study(tmp_path, [Made([plain(500)], also={"notes": NOTES})]))
+    assert "001-kwok-r0 at 5.0 s: wait-2: after 5s 0 of 1 workloads were completed; the run went on" in text
+
+
+def test_findings_are_short(tmp_path: Path) -> None:
+    trials = [Made([plain()], setup=f"s{n}", number=n, also={"audits": AUDITS}) for n in range(20)]
+    text = printed(write_study(tmp_path, trials))
+    assert text.count("audit of") == 12
+    assert "and 8 more like these: see audits and notes in trial.json" in text
+
+
+def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> None:
+    jobs = [plain(0, 1000, 2), plain(0, 3000, 2), plain(0, 5000, 6), Job({"submitted": 0}, [], size=6)]
+    out = write_study(tmp_path, [Made(jobs, outcome="clogged")])
+    text = printed(out)
+    assert "by size: mean ± standard deviation of n workloads, in seconds" in text
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["kwok", "2", "2", "of", "2", "4.03", "±", "1.41", "2", "2.00", "±", "1.41", "2"],
+        ["kwok", "6", "1", "of", "2", "7.03", "1", "5.00", "1"],
+    ]
+    assert printed(out, encoding="ascii").isascii()
+    on_terminal = re.sub(r"\x1b\[[0-9;]*m", "", printed(out, terminal=True))
+    assert max(map(len, on_terminal.splitlines()[3:])) <= 80
+    assert "by size" not in printed(write_study(tmp_path / "alike", [Made([plain()])]))

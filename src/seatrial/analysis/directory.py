@@ -112,6 +112,11 @@ class StudyRecord:
     def on(self) -> str:
         return str(self.document.get("on", ""))
 
+    @property
+    def trusted(self) -> list[TrialRecord]:
+        """The trials whose figures are averaged and drawn: the valid ones, or all where none is."""
+        return [trial for trial in self.trials if trial.valid] or list(self.trials)
+
 
 @dataclass(frozen=True)
 class Submitted:

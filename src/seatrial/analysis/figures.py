@@ -18,7 +18,7 @@ Definitions:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,16 @@ def figures_of(seen: Lifecycle) -> Figures:
 def param_column(name: str) -> str:
     """A parameter's column: its name, unless that is a figure (a scenario may well have a parameter `pods`)."""
     return f"param_{name}" if name in FIXED else name
+
+
+def varying(trials: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Of set-ups and their parameters, those parameters that have several values in one set-up; what set-ups differ in
+    their names tell."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for setup, params in trials:
+        for name, value in params.items():
+            seen.setdefault((name, setup), set()).add(as_text(value))
+    return list(dict.fromkeys(name for (name, _), values in seen.items() if len(values) > 1))
 
 
 def as_text(value: Any) -> str:

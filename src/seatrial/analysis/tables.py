@@ -15,13 +15,14 @@ from typing import IO
 import polars as pl
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import TRIAL, TrialRecord, read_study
+from seatrial.analysis.directory import TRIAL, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecycle, order_of
+from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
 from seatrial.record.segments import NODES
 
-TIMES, PODS, SUMMARY = "times.csv", "pods.csv", "summary.csv"
+TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
 DECIMALS = 6
 _SLICE = 100_000  # rows turned into seconds and text at a time
 
@@ -31,10 +32,11 @@ _POD_COLUMNS = {
 
 
 def write_tables(out: Path) -> list[Path]:
-    """Writes the three tables of the study in `out` again from its trials."""
+    """Writes the tables of the study in `out` again from its trials; sizes.csv only where there is more than one size."""
     study = read_study(out)
     stages = order_of(study.trials)
     rows: list[fig.Figures] = []
+    sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
         times = files.enter_context(_whole_file(out / TIMES))
         pods = files.enter_context(_whole_file(out / PODS))
@@ -44,20 +46,45 @@ def write_tables(out: Path) -> list[Path]:
         for trial in study.trials:
             seen = lifecycle(trial)
             rows.append(fig.figures_of(seen))
+            if trial.name in trusted:
+                sizes.add(seen)
             for part in times_parts(seen, stages):
                 part.write_csv(times, include_header=False, float_precision=DECIMALS)
             for part in pods_parts(seen):
                 part.write_csv(pods, include_header=False, float_precision=DECIMALS)
         summary_frame(rows).write_csv(summary, float_precision=DECIMALS)
-    return [out / TIMES, out / PODS, out / SUMMARY]
+        written = _write_sizes(out / SIZES, sizes.rows())
+    return [out / TIMES, out / PODS, out / SUMMARY, *written]
+
+
+def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:
+    if not rows:
+        path.unlink(missing_ok=True)  # an older version of the study may have had it
+        return []
+    with _whole_file(path) as file:
+        sizes_frame(rows).write_csv(file, float_precision=DECIMALS)
+    return [path]
+
+
+def size_table(out: Path) -> pl.DataFrame:
+    """What sizes.csv has, if need be worked out again; no rows where all workloads are of one size."""
+    study = read_study(out)
+    if _is_fresh(out / SUMMARY, study):  # written with the others, last
+        if not (out / SIZES).is_file():
+            return pl.DataFrame()
+        text = pl.read_csv(out / SIZES, infer_schema=False)
+        return text.with_columns(pl.col(SIZE_TIMES).cast(pl.Float64), pl.col(SIZE_COUNTS).cast(pl.Int64))
+    sizes = Sizes()
+    for trial in study.trusted:
+        sizes.add(lifecycle(trial))
+    return sizes_frame(sizes.rows())
 
 
 def summary_rows(out: Path) -> list[fig.Figures]:
     """One row of figures per trial: from summary.csv where that is newer than all trials, else worked out again."""
     study = read_study(out)
-    table = out / SUMMARY
-    if table.is_file() and all(table.stat().st_mtime_ns >= _written(trial) for trial in study.trials):
-        frame = pl.read_csv(table, infer_schema=False)
+    if _is_fresh(out / SUMMARY, study):
+        frame = pl.read_csv(out / SUMMARY, infer_schema=False)
         if frame.height == len(study.trials):
             return [_typed(row) for row in frame.rows(named=True)]
     return [fig.figures_of(lifecycle(trial)) for trial in study.trials]
@@ -164,6 +191,11 @@ def _typed(row: dict[str, str | None]) -> fig.Figures:
         else:
             typed[name] = int(text) if name in fig.WHOLE else float(text)
     return typed
+
+
+def _is_fresh(table: Path, study: StudyRecord) -> bool:
+    """It is there, and newer than every trial."""
+    return table.is_file() and all(table.stat().st_mtime_ns >= _written(trial) for trial in study.trials)
 
 
 def _written(trial: TrialRecord) -> int:

@@ -62,19 +62,10 @@ def spread(values: Sequence[float]) -> Spread | None:
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
-def varying(rows: Sequence[fig.Figures]) -> list[str]:
-    """Parameters of which trials of one set-up have different values; what only set-ups differ in their names tell."""
-    names = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
-    values: dict[tuple[str, str], set[str]] = {}
-    for row in rows:
-        for name in names:
-            values.setdefault((name, str(row["setup"])), set()).add(fig.as_text(row.get(name)))
-    return [name for name in names if any(len(seen) > 1 for (of, _), seen in values.items() if of == name)]
-
-
 def grouped(rows: Sequence[fig.Figures]) -> list[Group]:
     """Set-up by set-up, each in the order in which its trials come."""
-    names = varying(rows)
+    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
+    names = fig.varying((str(row["setup"]), {name: row.get(name) for name in columns}) for row in rows)
     groups: dict[tuple[str, ...], list[fig.Figures]] = {}
     for row in rows:
         key = (str(row["setup"]), *(fig.as_text(row.get(name)) for name in names))

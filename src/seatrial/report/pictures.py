@@ -1,17 +1,16 @@
-"""general.png, detailed.png and totals.png: the pictures of a study.
+"""general.png, detailed.png, totals.png and sizes.png: the pictures of a study.
 
 The first two are those of Run:ai's scale test, with better clocks: a row per lifecycle step, left what the step took
-over the time of submission, right how that is distributed. The third is total time over the one parameter that varies.
+over the time of submission, right how that is distributed. The third is total time over the one parameter that varies,
+the fourth (in `boxes`) turnaround and run time by size.
 
-The same study gives the same bytes: no dates, matplotlib's own fonts and style, points left out by a fixed stream.
+The same study gives the same bytes: points are left out by a fixed stream.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +20,15 @@ from seatrial.analysis.directory import StudyRecord, read_study
 from seatrial.analysis.figures import as_text
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
+from seatrial.report.boxes import sizes_figure
+from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
-from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, step_times, trusted
+from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, step_times
 
 FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
 BINS = 24
-# Okabe and Ito: told apart by all kinds of colour vision; the marker says the same once more, for print.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX"
 NICE = (1, 2, 2.5, 5, 10)
-STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "text.parse_math": False, "svg.hashsalt": "seatrial",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888", "axes.linewidth": 0.8,
-    "axes.grid": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.8, "axes.axisbelow": True,
-    "xtick.color": "#444444", "ytick.color": "#444444", "legend.frameon": False,
-}  # fmt: skip
-_METADATA: dict[str, dict[str, None]] = {
-    "png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}  # fmt: skip
 _ROUND = tuple(step * 10**power for power in range(9) for step in (1, 2, 5))
 _WIDTH, _ROW, _HEAD, _FOOT = 11.0, 1.45, 1.4, 0.65  # inches
 
@@ -50,13 +39,16 @@ def write_pictures(out: Path, kind: str = "png") -> list[Path]:
         raise UsageProblem(f"no pictures in format '{kind}'", f"Choose one of {', '.join(FORMATS)}.")
     study = read_study(out)
     written: list[Path] = []
-    with _our_style():
+    with our_style():
         for name, times in step_times(study).items():
             if times.steps:
-                written.append(_save(_steps_figure(study, times), out / f"{name}.{kind}"))
+                written.append(save(_steps_figure(study, times), out / f"{name}.{kind}"))
         totals = _totals_figure(study, grouped(summary_rows(out)))
         if totals is not None:
-            written.append(_save(totals, out / f"totals.{kind}"))
+            written.append(save(totals, out / f"totals.{kind}"))
+        sizes = sizes_figure(study)
+        if sizes is not None:
+            written.append(save(sizes, out / f"sizes.{kind}"))
     return written
 
 
@@ -64,10 +56,11 @@ def _steps_figure(study: StudyRecord, times: StepTimes) -> Any:
     from matplotlib.figure import Figure
 
     rows = len(times.steps)
-    height = _HEAD + rows * _ROW + _FOOT
+    above = _HEAD + legend_height(times.setups)
+    height = above + rows * _ROW + _FOOT
     figure = Figure(figsize=(_WIDTH, height))
     grid = figure.add_gridspec(
-        rows, 2, width_ratios=(2.6, 1), left=0.075, right=0.975, top=1 - _HEAD / height, bottom=_FOOT / height,
+        rows, 2, width_ratios=(2.6, 1), left=0.075, right=0.975, top=1 - above / height, bottom=_FOOT / height,
         hspace=0.6, wspace=0.05,
     )  # fmt: skip
     cut, left, right = False, None, None
@@ -81,8 +74,8 @@ def _steps_figure(study: StudyRecord, times: StepTimes) -> Any:
         left.set_xlabel("submitted, seconds after the first submission of its trial")
         right.set_xlabel("workloads")
     which = "the steps everyone knows" if times.kind == "general" else "every step the stacks have"
-    title = f"{_short(study.name)} on {study.on}: how long each step of a workload took ({which})"
-    _head(figure, height, title, _pooled(study, times, cut), setups=times.setups)
+    title = f"{short(study.name)} on {study.on}: how long each step of a workload took ({which})"
+    head(figure, height, title, _pooled(study, times, cut), setups=times.setups)
     return figure
 
 
@@ -104,7 +97,7 @@ def _draw_step(left: Any, right: Any, step: Step, setups: Sequence[str]) -> bool
     shown = np.random.Generator(np.random.PCG64(0)).permutation(len(took))[:POINTS_DRAWN]
     left.scatter(
         submitted[shown], took[shown], c=whose[shown], s=_marker_area(len(shown)), linewidths=0, rasterized=True,
-        cmap=ListedColormap([_colour(n) for n in range(len(setups))]), vmin=-0.5, vmax=len(setups) - 0.5,
+        cmap=ListedColormap([colour(n) for n in range(len(setups))]), vmin=-0.5, vmax=len(setups) - 0.5,
         alpha=0.8 if len(shown) < 3000 else 0.5,
     )  # fmt: skip
     since = f"  ({' or '.join(step.since)} → {step.stage})" if step.stage != WHOLE else ""
@@ -131,7 +124,7 @@ def _draw_histograms(axis: Any, counts: Mapping[str, Counts], edges: Seconds, se
         if setup in counts:
             axis.stairs(
                 counts[setup] + start, edges, baseline=start, orientation="horizontal", fill=True,
-                color=_colour(place), alpha=0.8,
+                color=colour(place), alpha=0.8,
             )  # fmt: skip
     axis.set_xticks(list(ticks), list(ticks.values()))
     axis.set_xlim(0, lane * len(setups))
@@ -151,17 +144,9 @@ def _marker_area(points: int) -> float:
     return 16 if points < 300 else 8 if points < 3000 else 3
 
 
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
-
-
-def _short(name: str, most: int = 40) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
 def _pooled(study: StudyRecord, times: StepTimes, cut: bool) -> list[str]:
     """The lines below the title: what was measured, and what a reader could be misled by."""
-    trials = trusted(study)
+    trials = study.trusted
     params: dict[str, list[str]] = {}
     for trial in trials:
         for name, value in trial.params.items():
@@ -191,9 +176,9 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
     if name is None or any(_as_number(group.params[name]) is None for group in groups):
         return None
     setups = list(dict.fromkeys(group.setup for group in groups))
-    height = 4.6
+    height = 4.6 + legend_height(setups)
     figure = Figure(figsize=(8.0, height))
-    axis = figure.add_axes((0.09, 0.125, 0.88, 1 - 1.15 / height - 0.125))
+    axis = figure.add_axes((0.09, 0.125, 0.88, 1 - (1.15 + legend_height(setups)) / height - 0.125))
     for place, setup in enumerate(setups):
         points = [
             (_as_number(group.params[name]) or 0.0, total.mean, total.deviation or 0.0)
@@ -203,7 +188,7 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
         if points:
             x, mean, deviation = zip(*sorted(points), strict=True)
             axis.errorbar(
-                x, mean, yerr=deviation, color=_colour(place), marker=MARKERS[place % len(MARKERS)],
+                x, mean, yerr=deviation, color=colour(place), marker=MARKERS[place % len(MARKERS)],
                 markersize=5, linewidth=1.6, capsize=3,
             )  # fmt: skip
     axis.set_xlabel(name)
@@ -214,8 +199,8 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
     of = f"mean and standard deviation of {repeats} repeats" if repeats > 1 else "one repeat each"
     missing = sum(group.completed < len(group.rows) for group in groups)
     gap = f"; {missing} point{'s' if missing > 1 else ''} missing where a repeat did not complete" if missing else ""
-    title = f"{_short(study.name)} on {study.on}: from the first submission to the last completion"
-    _head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS)
+    title = f"{short(study.name)} on {study.on}: from the first submission to the last completion"
+    head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS)
     return figure
 
 
@@ -242,47 +227,3 @@ def _as_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _head(
-    figure: Any, height: float, title: str, lines: Sequence[str], *, setups: Sequence[str], markers: str = "o"
-) -> None:
-    """Title, the lines below it and the legend, from the top down."""
-    from matplotlib.lines import Line2D
-
-    figure.text(0.02, 1 - 0.12 / height, title, fontsize=12, fontweight="bold", va="top")
-    top = 0.40
-    for line in lines:
-        if line:
-            figure.text(0.02, 1 - top / height, line, fontsize=9, color="#444444", va="top")
-            top += 0.19
-    handles = [
-        Line2D([], [], linestyle="none", marker=markers[n % len(markers)], color=_colour(n), markersize=6)
-        for n in range(len(setups))
-    ]
-    figure.legend(
-        handles, [_short(name, 30) for name in setups], loc="upper left",
-        bbox_to_anchor=(0.012, 1 - (top + 0.02) / height), ncols=min(len(setups), 6),
-        handletextpad=0.1, columnspacing=1.4, borderpad=0, fontsize=9.5,
-    )  # fmt: skip
-
-
-def _save(figure: Any, path: Path) -> Path:
-    kind = path.suffix[1:]
-    part = path.with_name(path.name + ".part")
-    try:
-        figure.savefig(part, format=kind, dpi=130, metadata=_METADATA[kind])
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-@contextmanager
-def _our_style() -> Iterator[None]:
-    """Nothing of the user's matplotlibrc; a name in a script that the font lacks is a box, not a page of warnings."""
-    from matplotlib import style
-
-    with style.context(["default", STYLE], after_reset=True), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield

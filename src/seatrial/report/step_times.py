@@ -56,14 +56,9 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-def trusted(study: StudyRecord) -> list[TrialRecord]:
-    """The trials that the pictures show."""
-    return [trial for trial in study.trials if trial.valid] or list(study.trials)
-
-
 def step_times(study: StudyRecord) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
-    trials = trusted(study)
+    trials = study.trusted
     order = order_of(study.trials)
     stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
     steps = {kind: {name: Step(name, _about(trials, name)) for name in stages[kind][1:]} for kind in KINDS}

@@ -1,34 +1,24 @@
 """The summary after a run, as a table: like the published ones, with what a reader needs in order to believe it.
 
-It must read as well in a terminal of 80 columns as in a pipe, a log or `grep`: one line per row, no boxes, nothing cut.
 What does not fit goes to the line above the table (the date) or below it (why something did not complete).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
-from seatrial.analysis.tables import summary_rows
+from seatrial.analysis.tables import size_table, summary_rows
+from seatrial.report.columns import Column, decimals_for, print_columns, width
+from seatrial.report.details import print_findings, print_sizes, since_first
 from seatrial.report.grouping import Group, Spread, grouped
-from seatrial.report.printing import print_line, printable
+from seatrial.report.printing import print_line
 
 NOTES_SHOWN = 8
-_UNBOUND = 10_000  # columns: wider than any table of ours
-
-
-@dataclass(frozen=True)
-class _Column:
-    heading: str
-    cells: Sequence[str]
-    left: bool = False
 
 
 def summary_table(out: Path, console: Console) -> None:
@@ -39,39 +29,35 @@ def summary_table(out: Path, console: Console) -> None:
         print_line(console, f"{study.name} on {study.on}: no trial was begun")
         return
     groups = grouped(rows)
-    columns = _columns(study, groups, "±" if console.encoding.startswith("utf") else "+-")
+    plus_minus = "±" if console.encoding.startswith("utf") else "+-"
+    columns = _columns(study, groups, plus_minus)
     dates = sorted(set(columns[0].cells))
-    date_above = len(dates) == 1 and console.is_terminal and _width(console, columns, 1) > console.width
+    date_above = len(dates) == 1 and console.is_terminal and width(console, columns, 1) > console.width
     shown = columns[1:] if date_above else columns
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
     print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
-    _print(console, shown, groups)
+    print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
     _explain(console, study, rows, groups)
+    print_findings(console, study, rows)
+    print_sizes(console, size_table(out), plus_minus)
 
 
-def decimals_for(values: Sequence[float]) -> int:
-    """So many that the largest shows three digits and the smallest two."""
-    sizes = [abs(value) for value in values if value]
-    decimals = 1 if max(sizes, default=10) >= 9.995 else 2 if max(sizes) >= 0.9995 else 3
-    return max(decimals, 2) if min(sizes, default=1) < 0.995 else decimals
-
-
-def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> list[_Column]:
+def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> list[Column]:
     dates = {trial.name: _date(trial) for trial in study.trials}
-    columns = [_Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
-    columns.append(_Column("\nset-up", [group.setup for group in groups], left=True))
+    columns = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
+    columns.append(Column("\nset-up", [group.setup for group in groups], left=True))
     for name in groups[0].params:
         values = [group.params[name] for group in groups]
         if not any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):
-            columns.append(_Column(f"\n{name}", values))
-    columns.append(_Column("\njobs", [str(group.most("workloads")) for group in groups]))
-    columns.append(_Column("\npods", [str(group.most("pods")) for group in groups]))
-    columns.append(_Column("total\ntime", _totals(groups, plus_minus)))
-    columns.append(_Column("\ndone", [f"{group.completed} of {len(group.rows)}" for group in groups]))
-    columns.append(_Column("created\n/s", _means([group.over_repeats("creation_per_s") for group in groups])))
-    columns.append(_Column("dispatched\n/s", _means([group.over_repeats("dispatch_per_s") for group in groups])))
+            columns.append(Column(f"\n{name}", values))
+    columns.append(Column("\njobs", [str(group.most("workloads")) for group in groups]))
+    columns.append(Column("\npods", [str(group.most("pods")) for group in groups]))
+    columns.append(Column("total\ntime", _totals(groups, plus_minus)))
+    columns.append(Column("\ndone", [f"{group.completed} of {len(group.rows)}" for group in groups]))
+    columns.append(Column("created\n/s", _means([group.over_repeats("creation_per_s") for group in groups])))
+    columns.append(Column("dispatched\n/s", _means([group.over_repeats("dispatch_per_s") for group in groups])))
     for percent in (50, 95, 99):
-        columns.append(_Column(f"\np{percent}", _means([group.if_all_completed(f"p{percent}_s") for group in groups])))
+        columns.append(Column(f"\np{percent}", _means([group.if_all_completed(f"p{percent}_s") for group in groups])))
     return columns
 
 
@@ -95,37 +81,6 @@ def _date(trial: TrialRecord) -> str:
     return str((trial.document.get("run") or {}).get("started", ""))[:10]
 
 
-def _print(console: Console, columns: Sequence[_Column], groups: Sequence[Group]) -> None:
-    if console.is_terminal:
-        console.print(_table(columns, groups, 1 if _width(console, columns, 2) > console.width else 2))
-        return
-    # A console that is no terminal takes itself for 80 columns wide and would fold the cells.
-    wide = Console(file=StringIO(), width=_UNBOUND)
-    with wide.capture() as text:
-        wide.print(_table(columns, groups, 2))
-    for line in text.get().splitlines():
-        print_line(console, line.rstrip())
-
-
-def _table(columns: Sequence[_Column], groups: Sequence[Group], gap: int) -> Table:
-    headings = (
-        Column(printable(c.heading), justify="left" if c.left else "right", vertical="bottom", no_wrap=not c.left)
-        for c in columns
-    )
-    table = Table(*headings, box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    for place, group in enumerate(groups):
-        style = "" if group.completed == len(group.rows) else "yellow"
-        table.add_row(*(printable(column.cells[place]) for column in columns), style=style)
-    return table
-
-
-def _width(console: Console, columns: Sequence[_Column], gap: int) -> int:
-    table = _table(columns, [], gap)
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(printable(cell) for cell in cells))
-    return console.measure(table, options=console.options.update(max_width=_UNBOUND)).maximum
-
-
 def _title(study: StudyRecord, rows: Sequence[fig.Figures], date: str) -> str:
     repeats = len({row["repeat"] for row in rows})
     over = f"mean and standard deviation over {repeats} repeats" if repeats > 1 else "one repeat"
@@ -138,12 +93,11 @@ def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], 
     notes: list[str] = []
     for row in rows:
         trial = trials.get(str(row["trial"]))
-        detail = str(trial.document.get("detail") or "") if trial else ""
         if row["total_s"] is None:
             ended = row["outcome"] if row["outcome"] != "completed" else "ended"
-            because = f": {detail}" if detail else ""
             done = f"{row['completed']} of {row['workloads']} workloads completed"
-            notes.append(f"{row['trial']} {ended} with {done}{because}")
+            when, why = _why(trial, row) if trial else ("", "")
+            notes.append(f"{row['trial']} {ended}{when} with {done}{f': {why}' if why else ''}")
         if not row["valid"] and trial and not trial.cut_off:
             notes.append(f"! {row['trial']} is not to be trusted: {'; '.join(trial.reasons)}")
     if any(g.doubtful and len(g.trusted) < len(g.rows) for g in groups):
@@ -154,3 +108,11 @@ def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], 
     if len(notes) > NOTES_SHOWN:
         more = len(notes) - NOTES_SHOWN
         print_line(console, f"and {more} more like these: see outcome and valid in summary.csv", "yellow")
+
+
+def _why(trial: TrialRecord, row: fig.Figures) -> tuple[str, str]:
+    """When and why it did not complete: the diagnosis of a clog, else the detail."""
+    clog = trial.document.get("clog") or {}
+    if row["outcome"] == "clogged" and clog.get("kind"):
+        return since_first(clog.get("at_ns"), row, trial.document), f"{clog['kind']}: {clog.get('summary', '')}"
+    return "", str(trial.document.get("detail") or "")

@@ -19,8 +19,8 @@ from seatrial.model.plan import Trial, to_json
 FORMAT = 1
 # Everything a study directory holds at its top: what `--force` may remove.
 OURS = (
-    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "report.html",
-    *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals") for kind in ("png", "svg", "pdf")),
+    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "report.html",
+    *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals", "sizes") for kind in ("png", "svg", "pdf")),
 )  # fmt: skip
 
 

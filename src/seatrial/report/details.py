@@ -1,0 +1,100 @@
+"""Below the summary: what audits and waits that went on have found, and workloads by size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from seatrial.analysis import figures as fig
+from seatrial.analysis.directory import StudyRecord
+from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
+from seatrial.report.columns import Column, decimals_for, print_columns
+from seatrial.report.printing import print_line
+
+SHOWN = 12  # lines of findings; trial.json has all
+AUDITS: Mapping[str, str] = {
+    "misfit": "pods on a node that they do not fit",
+    "aggregate": "let go by what the cluster has in all, though no node could take them",
+    "declared": "told the queue something else than their pods ask for",
+    "partial": "gangs started in part",
+    "overtaken": "overtaken by later ones",
+}
+
+
+def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
+    """Completions, turnaround and run time of every size of every set-up; nothing where there is one size."""
+    if table.is_empty():
+        return
+    params = [name for name in table.columns if name not in ("setup", "stack", *SIZE_COUNTS, *SIZE_TIMES)]
+    rows = table.rows(named=True)
+    columns = [
+        Column("\nset-up", [str(row["setup"]) for row in rows], left=True),
+        *(Column(f"\n{name}", [fig.as_text(row[name]) for row in rows]) for name in params),
+        Column("\nsize", [str(row["size"]) for row in rows]),
+        Column("\ndone", [f"{row['completed']} of {row['submitted']}" for row in rows]),
+    ]
+    for name, heading in (("turnaround", "turnaround\nmean"), ("run", "run time\nmean")):
+        columns.append(Column(heading, _spreads(rows, name, plus_minus)))
+        columns.append(Column("\nn", [str(row[f"{name}_count"]) for row in rows]))
+    print_line(console, "")
+    print_line(console, f"by size: mean {plus_minus} standard deviation of n workloads, in seconds", "bold")
+    print_columns(console, columns, [row["completed"] == row["submitted"] for row in rows])
+
+
+def print_findings(console: Console, study: StudyRecord, rows: Sequence[fig.Figures]) -> None:
+    """A line for every audit of a set-up that found something, and for every wait that went on."""
+    lines = [*_audits(study), *_notes(study, rows)]
+    for line in lines[:SHOWN]:
+        print_line(console, line)
+    if len(lines) > SHOWN:
+        print_line(console, f"and {len(lines) - SHOWN} more like these: see audits and notes in trial.json")
+
+
+def since_first(at_ns: Any, row: fig.Figures, document: Mapping[str, Any]) -> str:
+    """A moment of a trial, as the tables have it: after its first submission."""
+    end, end_s = document.get("end_ns"), row.get("end_s")
+    if not isinstance(at_ns, int) or not isinstance(end, int) or not isinstance(end_s, int | float):
+        return ""
+    return f" at {(at_ns - end) / 1e9 + end_s:.1f} s"
+
+
+def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> list[str]:
+    means = [row[f"{name}_mean_s"] for row in rows]
+    decimals = decimals_for([mean for mean in means if mean is not None])
+    cells = []
+    for row, mean in zip(rows, means, strict=True):
+        deviation = row[f"{name}_std_s"]
+        spread = "" if deviation is None else f" {plus_minus} {deviation:.{decimals}f}"
+        cells.append("-" if mean is None else f"{mean:.{decimals}f}{spread}")
+    return cells
+
+
+def _audits(study: StudyRecord) -> list[str]:
+    """Repeats of a set-up are told together: they mostly find the same."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    words: dict[tuple[str, str], str] = {}
+    for trial in study.trials:
+        for finding in trial.document.get("audits") or ():
+            key = (trial.setup, str(finding.get("audit")))
+            counts.setdefault(key, []).append(int(finding.get("count") or 0))
+            if finding.get("count") and key not in words:
+                words[key] = str(finding.get("summary") or "")
+    lines = []
+    for (setup, audit), found in counts.items():
+        if any(found):
+            times = f" in {sum(map(bool, found))} of {len(found)} trials" if len(found) > 1 else ""
+            because = f": {words[setup, audit]}" if words[setup, audit] else ""
+            lines.append(f"audit of {setup}{times}: {sum(found)} {AUDITS.get(audit, audit)}{because}")
+    return lines
+
+
+def _notes(study: StudyRecord, rows: Sequence[fig.Figures]) -> list[str]:
+    by_name = {str(row["trial"]): row for row in rows}
+    return [
+        f"{trial.name}{since_first(note.get('at_ns'), by_name.get(trial.name, {}), trial.document)}: {note.get('text')}"
+        for trial in study.trials
+        for note in trial.document.get("notes") or ()
+    ]
