@@ -68,16 +68,20 @@ class Scheduler:
         if pod < 0:
             self._busy = False
             return
-        pods, nodes = self._pods, self._nodes
-        shape = pods.shape[pod]
+        nodes = self._nodes
         node = -1
         nodes.searched = 0
         if all(plugin.pre_filter(pod) for plugin in self._plugins):
-            node = nodes.choose(shape, self._siblings.get(pods.job[pod], ()) if shape.spread else ())
+            node = self._pick(pod)
         if node >= 0:
             self._assume(pod, node)
         cost = self._cycle + self._per_node * nodes.searched
         self._kernel.at(self._kernel.now + cost, self._end, (pod, self.queue.events))
+
+    def _pick(self, pod: int) -> int:
+        """A node for it, or −1."""
+        shape = self._pods.shape[pod]
+        return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: tuple[int, int]) -> None:
         pod, events_before = cycle
@@ -165,6 +169,10 @@ class Scheduler:
 
     def free(self, pod: int) -> None:
         """The pod holds its node no longer: it finished, was deleted, or was sent back."""
+        self._release(pod)
+        self.queue.moved()
+
+    def _release(self, pod: int) -> None:
         pods = self._pods
         node, shape = pods.node[pod], pods.shape[pod]
         self._nodes.give_back(node, shape)
@@ -173,7 +181,6 @@ class Scheduler:
             held[node] -= 1
             if not held[node]:
                 del held[node]
-        self.queue.moved()
 
     def ended(self, pod: int) -> None:
         """A bound pod finished."""

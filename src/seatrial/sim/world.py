@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from seatrial.model.barrier import Barrier
 from seatrial.model.interfaces import Tally
@@ -43,6 +43,7 @@ from seatrial.sim.scheduler import Scheduler
 _NO_DELAY = Span()
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 Settings = Mapping[str, Mapping[str, Scalar]]
+S = TypeVar("S", bound=Scheduler)
 
 
 class Sim:
@@ -88,6 +89,12 @@ class Sim:
     def stream(self, name: str) -> Random:
         """A random stream of a part's own."""
         return scalars(stream_seed(self.seed, {}, 0, name))
+
+    def schedule_with(self, kind: Callable[..., S]) -> S:
+        """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
+        settings = self.settings["kube-scheduler"]
+        self.scheduler = made = kind(self.kernel, self.api, self.nodes, self.pods, settings, self._bound)
+        return made
 
     # nodes
 
