@@ -14,6 +14,7 @@ from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim.clock import VirtualLoop
+from seatrial.sim.framework import NODE
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.world import Sim, resources_of
 
@@ -78,7 +79,7 @@ class SimCluster:
                     nodes.close(node)
                 case "uncordon":
                     nodes.open(node)
-                    self._sim.scheduler.queue.moved()
+                    self._sim.scheduler.queue.moved(NODE)
                 case "unready":
                     self._sim.unready(node)
                 case "ready":
