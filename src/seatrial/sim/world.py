@@ -33,6 +33,7 @@ from seatrial.sim import pods as pod_state
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.client import FASTEST, Submitter
 from seatrial.sim.fakes import Kwok
+from seatrial.sim.framework import NODE
 from seatrial.sim.jobs import Jobs
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import Kubelets
@@ -104,7 +105,7 @@ class Sim:
             node = self.nodes.add(group)
             assert self.ledger.node(f"{group.name}-{index}") == node
             added.append(node)
-        self.scheduler.queue.moved()
+        self.scheduler.queue.moved(NODE)
         return added
 
     def remove_node(self, node: int) -> None:
@@ -124,7 +125,7 @@ class Sim:
     def ready(self, node: int) -> None:
         self._unready.pop(node, None)
         self.nodes.open(node)
-        self.scheduler.queue.moved()
+        self.scheduler.queue.moved(NODE)
 
     def _evict(self, what: tuple[int, int]) -> None:
         node, since = what
