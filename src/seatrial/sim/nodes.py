@@ -142,6 +142,10 @@ class Nodes:
                 window[place] = max(window[place] - 100 * SPREAD_WEIGHT, 0)
         return window
 
+    def has_room(self, node: int, shape: PodShape) -> bool:
+        """What the pod asks for is free there, whatever labels and taints say."""
+        return all(self.free[resource][node] >= amount for resource, amount in self._view(shape).needs)
+
     def room(self, resource: str) -> int:
         """Free on all open nodes together."""
         if resource not in self._column:
