@@ -141,3 +141,15 @@ def test_figures_can_be_asked_for_before_trial_json_is_finished(tmp_path: Path) 
     trial = write_trial(tmp_path, Made([plain()], outcome="running"))
     assert figures(trial)["total_s"] is None
     assert figures(trial, trial_json(Made([plain()])))["total_s"] == pytest.approx(12.03)
+
+
+def test_the_clog_and_the_audits_are_figures(tmp_path: Path) -> None:
+    also = {
+        "clog": {"kind": "gang deadlock", "summary": "x", "at_ns": 5},
+        "audits": [{"audit": "aggregate admission", "count": 2}, {"audit": "gang in part", "count": 0}],
+    }
+    row = of(tmp_path, plain(), outcome="clogged", also=also)
+    assert (row["clog"], row["audit_aggregate"], row["audit_partial"]) == ("gang deadlock", 2, 0)
+    fine = of(tmp_path / "fine", plain())
+    assert (fine["clog"], fine["audit_misfit"]) == ("", 0)
+    assert of(tmp_path / "cut", plain(), outcome="interrupted")["audit_misfit"] is None

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,12 @@ def test_a_pipe_gets_plain_text_and_only_results_on_stdout(seatrial: Seatrial, t
     assert len([line for line in done.stderr.splitlines() if "completed" in line]) == 4
 
 
-def _on_a_terminal(folder: Path, columns: int, **environment: str) -> str:
-    """Runs the quick scenario with a pseudo-terminal of that width as stdout and stderr."""
+def _on_a_terminal(folder: Path, columns: int, arguments: Sequence[str] = QUICK, **environment: str) -> str:
+    """Runs the command (the quick scenario) with a pseudo-terminal of that width as stdout and stderr."""
     controller, terminal = pty.openpty()
     plain = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "CI")}
     process = subprocess.Popen(
-        [*COMMAND, *QUICK], cwd=folder, stdout=terminal, stderr=terminal, stdin=terminal,
+        [*COMMAND, *arguments], cwd=folder, stdout=terminal, stderr=terminal, stdin=terminal,
         env={**plain, "TERM": "xterm-256color", "COLUMNS": str(columns), **environment},
     )  # fmt: skip
     os.close(terminal)
@@ -58,6 +59,12 @@ def test_a_terminal_of_80_columns_shows_the_table_unbroken(tmp_path: Path) -> No
     rows = [line for line in plain.replace("\r", "\n").split("\n") if re.match(r".*kwok(\+mcad)?\s+3\s", line)]
     assert len(rows) == 2
     assert max(map(len, rows)) <= 80
+
+
+def test_stacks_read_well_on_80_columns(tmp_path: Path) -> None:
+    lines = _on_a_terminal(tmp_path, 80, ["stacks"]).replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {"runs on", "needs", "verified"} <= {line[:13].strip() for line in lines}
 
 
 def test_no_color_means_no_colour(tmp_path: Path) -> None:

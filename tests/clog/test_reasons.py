@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -202,6 +203,12 @@ def test_what_nobody_can_explain_is_described() -> None:
     assert "Nothing has moved for 45s" in clog.summary
     assert "gang-1 stands on 2 nodes" in clog.summary
     assert "gang-2 waits" in clog.summary
+
+
+def test_every_kind_is_described() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "clogs.md").read_text(encoding="utf-8")
+    assert not [kind for kind in KINDS if f"| `{kind}` |" not in page]
+    assert not [field for field in why(state([], [gang(1, 1)])).as_json() if f"`{field}`" not in page]
 
 
 def test_lists_are_short() -> None:

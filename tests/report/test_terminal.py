@@ -115,8 +115,8 @@ def test_decimals_show_three_digits_of_the_largest() -> None:
 
 CLOG = {"kind": "gang deadlock", "summary": "a holds node-1 and waits for b", "at_ns": 63_000_000_000}
 AUDITS = [
-    {"audit": "aggregate", "count": 2, "summary": "one-of-16-0 asks for 16, no node has more than 8"},
-    {"audit": "partial", "count": 0},
+    {"audit": "aggregate admission", "count": 2, "finding": "2 workloads were let go that no node could take."},
+    {"audit": "gang in part", "count": 0, "finding": "Every gang started as a whole."},
 ]
 NOTES = [{"at_ns": 5_500_000_000, "text": "wait-2: after 5s 0 of 1 workloads were completed; the run went on"}]
 
@@ -134,10 +134,9 @@ def test_a_clog_is_told_with_its_moment_kind_and_summary(tmp_path: Path) -> None
 
 def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) -> None:
     trials = [Made([plain()], repeat=repeat, number=repeat, also={"audits": AUDITS}) for repeat in range(3)]
-    lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("audit")]
+    lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("kwok:")]
     assert lines == [
-        "audit of kwok in 3 of 3 trials: 6 let go by what the cluster has in all, though no node could take them: "
-        "one-of-16-0 asks for 16, no node has more than 8"
+        "kwok: aggregate admission, in 3 of 3 trials, the first: 2 workloads were let go that no node could take."
     ]
 
 
@@ -149,7 +148,7 @@ def test_waits_that_went_on_are_told(tmp_path: Path) -> None:
 def test_findings_are_short(tmp_path: Path) -> None:
     trials = [Made([plain()], setup=f"s{n}", number=n, also={"audits": AUDITS}) for n in range(20)]
     text = printed(write_study(tmp_path, trials))
-    assert text.count("audit of") == 12
+    assert text.count("aggregate admission") == 12
     assert "and 8 more like these: see audits and notes in trial.json" in text
 
 

@@ -32,7 +32,15 @@ from seatrial.model.units import SECOND
 
 Figures = dict[str, float | str | None]
 
-AUDITS = ("misfit", "aggregate", "declared", "partial", "overtaken")  # what is looked for after every trial
+# What is looked for after every trial: the audit's name in trial.json, and what its figure is called.
+AUDITS: Mapping[str, str] = {
+    "misfit": "audit_misfit",
+    "aggregate admission": "audit_aggregate",
+    "over-admission": "audit_overadmitted",
+    "declared otherwise": "audit_declared",
+    "gang in part": "audit_partial",
+    "overtaken": "audit_overtaken",
+}
 
 # Columns of summary.csv: before the parameters, after them, and what stands behind those that the design names.
 BEFORE: tuple[str, ...] = ("scenario", "on", "setup", "stack", "repeat", "seed")
@@ -43,9 +51,9 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "clog", *(f"audit_{audit}" for audit in AUDITS),
+    "clog", *AUDITS.values(),
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *(f"audit_{audit}" for audit in AUDITS)})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values()})
 TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
@@ -100,7 +108,7 @@ def figures_of(seen: Lifecycle) -> Figures:
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
         "clog": str((document.get("clog") or {}).get("kind", "")),
-        **{f"audit_{audit}": None if trial.outcome == CUT_OFF else trial.audits.get(audit, 0) for audit in AUDITS},
+        **{figure: None if trial.outcome == CUT_OFF else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
     }
 
 

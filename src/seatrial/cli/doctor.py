@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from seatrial.cli.wrapping import tell
 
 if TYPE_CHECKING:
     from seatrial.clusters.checkup import Finding
@@ -67,12 +66,5 @@ def _cluster(kubeconfig: Path | None, context: str) -> Iterable[Finding]:
 
 
 def _show(finding: Finding) -> None:
-    """In a pipe one line each, for grep; on a terminal wrapped to its width."""
     words = [" ".join(text.split()) for text in (finding.what, finding.remedy) if text]
-    line = f"{finding.state:<{STATE_WIDTH}}{'  '.join(words)}"
-    if sys.stdout.isatty():
-        width = max(40, shutil.get_terminal_size().columns)
-        line = textwrap.fill(
-            line, width, subsequent_indent=" " * STATE_WIDTH, break_long_words=False, break_on_hyphens=False
-        )
-    typer.echo(line)
+    tell(f"{finding.state:<{STATE_WIDTH}}{'  '.join(words)}", STATE_WIDTH)

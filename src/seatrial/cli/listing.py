@@ -3,29 +3,86 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from seatrial.cli.wrapping import tell
 
-def stacks() -> None:
-    """List the stacks that can be put under test.
+if TYPE_CHECKING:
+    from seatrial.model.interfaces import Stack
+
+WORD_WIDTH = 13
+
+
+def stacks(
+    as_json: bool = typer.Option(False, "--json", help="Print the same as JSON, for programs."),
+) -> None:
+    """List the stacks that can be put under test: where each runs, what it needs, how it was verified.
 
     Example: seatrial stacks
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from seatrial import stacks as known
+    from seatrial.model.errors import SetupProblem
+
+    found: list[dict[str, Any]] = []
+    for name in known.names():
+        try:
+            found.append(_described(known.find(name), known.find("default")))
+        except SetupProblem as problem:  # one broken package must not hide the others
+            found.append({"name": name, "about": problem.message, "broken": problem.remedy})
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+        return
+    for number, stack in enumerate(found):
+        _show(stack, first=number == 0)
+
+
+def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
+    """What `seatrial stacks` says of one; stages and settings only its own."""
     from seatrial.model.settings import shown
 
-    table = Table("stack", "what it is", "own stages", "own settings", box=None, pad_edge=False)
-    for name in known.names():
-        stack = known.find(name)
-        plain = {stage.name for stage in known.find("default").stages}
-        own = ", ".join(stage.name for stage in stack.stages if stage.name not in plain)
-        settings = ", ".join(f"{s.component}.{s.name}={shown(s)}" for s in stack.settings)
-        table.add_row(name, stack.about, own or "-", settings or "-")
-    Console().print(table)
+    usual = {stage.name for stage in plain.stages}
+    return {
+        "name": stack.name,
+        "about": stack.about,
+        "runs_on": list(getattr(stack, "runs_on", ())),
+        "needs": getattr(stack, "needs", ""),
+        "verified": getattr(stack, "verified", ""),
+        "groups": list(getattr(stack, "groups", ())),
+        "stages": [
+            {"name": stage.name, "of": stage.of, "about": stage.about}
+            for stage in stack.stages
+            if stage.name not in usual
+        ],
+        "settings": [
+            {"component": setting.component, "name": setting.name, "default": shown(setting), "about": setting.about}
+            for setting in stack.settings
+        ],
+    }
+
+
+def _show(stack: Mapping[str, Any], *, first: bool) -> None:
+    """A paragraph each, a line for every fact."""
+    if not first and sys.stdout.isatty():
+        typer.echo()
+    _fact(stack["name"], stack["about"], indent="")
+    if "broken" in stack:
+        _fact("", stack["broken"])
+        return
+    _fact("runs on", ", ".join(stack["runs_on"]) or "not said")
+    _fact("needs", stack["needs"] or "not said")
+    _fact("verified", stack["verified"] or "not said")
+    if stack["stages"]:
+        _fact("stages", ", ".join(stage["name"] for stage in stack["stages"]))
+    if stack["settings"]:
+        _fact("settings", ", ".join(f"{s['component']}.{s['name']}={s['default']}" for s in stack["settings"]))
+
+
+def _fact(word: str, text: str, indent: str = "  ") -> None:
+    tell(f"{indent + word:<{WORD_WIDTH}} {' '.join(text.split())}", WORD_WIDTH + 1)
 
 
 def scenarios() -> None:

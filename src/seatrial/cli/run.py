@@ -71,10 +71,16 @@ def run(
     if on not in CLUSTERS:
         raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
     source = read(scenario)
-    known = {name: stacks.find(name).settings for name in stacks.names()}
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
     expanded = expand(
-        source, on=on, stacks=known, pick_setups=setups, pick_stacks=picked, sets=values, repeat=repeat, seed=seed
+        source,
+        on=on,
+        stacks=stacks.settings(),
+        pick_setups=setups,
+        pick_stacks=picked,
+        sets=values,
+        repeat=repeat,
+        seed=seed,
     )
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])

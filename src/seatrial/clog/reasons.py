@@ -245,11 +245,8 @@ def _nobody_acts(scene: Scene) -> Diagnosis | None:
     left = max(actors.values(), key=len) if actors else list(scene.state.workloads)
     actor = next((name for name, workloads in actors.items() if workloads is left), "")
     words = (*scene.state.troubles, *_said(left))
-    what = (
-        _undone(actor, len(left) == 1)
-        if actor
-        else f"{'is' if len(left) == 1 else 'are'} not over, and a component is in trouble"
-    )
+    one = len(left) == 1
+    what = _undone(actor, one) if actor else f"{'is' if one else 'are'} not over, and a component is in trouble"
     summary = f"{listing(scene.names(left))} {what}: nothing has moved for {_time(scene.quiet_ns)}.{_words(words)}"
     named = {workload.number for workload in left}
     waiters = [workload for workload in scene.state.workloads if workload.number not in named]

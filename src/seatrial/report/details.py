@@ -15,13 +15,6 @@ from seatrial.report.columns import Column, decimals_for, print_columns
 from seatrial.report.printing import print_line
 
 SHOWN = 12  # lines of findings; trial.json has all
-AUDITS: Mapping[str, str] = {
-    "misfit": "pods on a node that they do not fit",
-    "aggregate": "let go by what the cluster has in all, though no node could take them",
-    "declared": "told the queue something else than their pods ask for",
-    "partial": "gangs started in part",
-    "overtaken": "overtaken by later ones",
-}
 
 
 def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
@@ -80,14 +73,13 @@ def _audits(study: StudyRecord) -> list[str]:
         for finding in trial.document.get("audits") or ():
             key = (trial.setup, str(finding.get("audit")))
             counts.setdefault(key, []).append(int(finding.get("count") or 0))
-            if finding.get("count") and key not in words:
-                words[key] = str(finding.get("summary") or "")
+            if finding.get("count"):
+                words.setdefault(key, str(finding.get("finding") or finding.get("count")))
     lines = []
     for (setup, audit), found in counts.items():
         if any(found):
-            times = f" in {sum(map(bool, found))} of {len(found)} trials" if len(found) > 1 else ""
-            because = f": {words[setup, audit]}" if words[setup, audit] else ""
-            lines.append(f"audit of {setup}{times}: {sum(found)} {AUDITS.get(audit, audit)}{because}")
+            times = f", in {sum(map(bool, found))} of {len(found)} trials, the first" if len(found) > 1 else ""
+            lines.append(f"{setup}: {audit}{times}: {words[setup, audit]}")
     return lines
 
 

@@ -24,7 +24,8 @@ Value = float | str | None
 FIGURES: tuple[str, ...] = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "outcome", "total_s",
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
-    "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_declared", "audit_partial", "audit_overtaken",
+    "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
+    "audit_partial", "audit_overtaken",
 )  # fmt: skip
 KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
 OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")

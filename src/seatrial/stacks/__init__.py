@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
+from seatrial.model.settings import Setting
 
 
 @cache
@@ -17,6 +19,17 @@ def _entries() -> dict[str, str]:
 
 def names() -> list[str]:
     return list(_entries())
+
+
+def settings() -> dict[str, Sequence[Setting]]:
+    """Every stack with its own settings. Of one that cannot be loaded nothing is known: who wants to run it hears why."""
+    found: dict[str, Sequence[Setting]] = {}
+    for name in names():
+        try:
+            found[name] = find(name).settings
+        except SetupProblem:
+            found[name] = ()
+    return found
 
 
 def find(name: str) -> Stack:

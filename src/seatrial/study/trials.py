@@ -125,10 +125,18 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
                 "count": submit.count,
                 "pods": sorted(set(submit.sizes)),
                 "requests": dict(submit.shape.requests),
+                "declares": None if submit.declares is None else dict(submit.declares),
                 "gang": submit.gang,
                 "duration_ns": submit.duration,
+                "selector": dict(submit.shape.selector),
+                "affinity": to_json(submit.shape.affinity),
+                "tolerations": to_json(submit.shape.tolerations),
+                "priority": submit.shape.priority,
             }
             for submit in submits
+        },
+        "groups": {
+            group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "nodes": [],
         "sources": [],
