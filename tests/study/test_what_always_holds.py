@@ -96,7 +96,7 @@ def trials(draw: st.DrawFn) -> Trial:
     return trial(
         *steps,
         nodes=[first],
-        stack=draw(st.sampled_from(["default", "mcad"])),
+        stack=draw(st.sampled_from(["default", "mcad", "gang", "fluence"])),
         qps=draw(st.one_of(st.sampled_from(["as shipped", "unlimited"]), st.just(5.0))),
         settings={"mcad": {"version": draw(st.sampled_from(["1.32", "1.40"]))}},
         rate=draw(st.sampled_from([None, 3.0])),
@@ -172,5 +172,5 @@ def _everything_is_accounted_for(ran: Ran, asked: Trial) -> None:
     if ran.ending.outcome == "completed":
         assert completed == submitted == sum(submit.count for submit in asked.submits())
     else:
-        assert ran.ending.outcome == "timeout"
+        assert ran.ending.outcome in ("timeout", "clogged")
         assert completed < sum(submit.count for submit in asked.submits())

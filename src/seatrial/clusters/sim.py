@@ -15,6 +15,7 @@ from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim.clock import VirtualLoop
+from seatrial.sim.framework import NODE
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.world import Sim, resources_of
 
@@ -79,7 +80,7 @@ class SimCluster:
                     nodes.close(node)
                 case "uncordon":
                     nodes.open(node)
-                    self._sim.scheduler.queue.moved()
+                    self._sim.scheduler.queue.moved(NODE)
                 case "unready":
                     self._sim.unready(node)
                 case "ready":

@@ -6,6 +6,7 @@ free of waiting when the client is not limited.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from seatrial.model.randomness import arrays
@@ -60,6 +61,7 @@ class ApiServer:
         self._kernel = kernel
         factors = arrays(seed).lognormal(0.0, LATENCY_SIGMA, _DRAWS)
         self._latency: list[list[int]] = [(factors * base).astype(int).tolist() for base in LATENCY]
+        self._sums = [[0, *accumulate(latencies)] for latencies in self._latency]
         self._draw = 0
 
     def call(self, client: Client, verb: int, then: Do, arg: Any = None) -> None:
@@ -67,6 +69,36 @@ class ApiServer:
         self._draw = draw = (self._draw + 1) & (_DRAWS - 1)
         kernel = self._kernel
         kernel.at(client.slot(kernel.now) + self._latency[verb][draw], then, arg)
+
+    def call_together(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
+        """So many requests sent side by side; `then` when the last is answered."""
+        latency, now = self._latency[verb], self._kernel.now
+        answered = now
+        for _ in range(count):
+            self._draw = draw = (self._draw + 1) & (_DRAWS - 1)
+            answered = max(answered, client.slot(now) + latency[draw])
+        self._kernel.at(answered, then, arg)
+
+    def call_in_turn(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
+        """So many requests, each sent when the one before is answered. If the client is not limited, nobody can come in
+        between, and all of them are one event: MCAD lists the pods of 1,000 nodes 10,000 times."""
+        if client.limited:
+            self._one_of((client, verb, count, then, arg))
+            return
+        first = (self._draw + 1) & (_DRAWS - 1)
+        self._draw = (self._draw + count) & (_DRAWS - 1)
+        sums = self._sums[verb]
+        rounds, last = divmod(first + count, _DRAWS)
+        self._kernel.at(self._kernel.now + rounds * sums[-1] + sums[last] - sums[first], then, arg)
+
+    def _one_of(self, rest: tuple[Client, int, int, Do, Any]) -> None:
+        client, verb, count, then, arg = rest
+        if count > 1:
+            self.call(client, verb, self._one_of, (client, verb, count - 1, then, arg))
+        elif count:
+            self.call(client, verb, then, arg)
+        else:
+            then(arg)
 
     def spend(self, client: Client) -> None:
         """A request whose answer nobody waits for: only its place in the client's line matters."""

@@ -142,6 +142,17 @@ class Nodes:
                 window[place] = max(window[place] - 100 * SPREAD_WEIGHT, 0)
         return window
 
+    def has_room(self, node: int, shape: PodShape) -> bool:
+        """What the pod asks for is free there, whatever labels and taints say."""
+        return all(self.free[resource][node] >= amount for resource, amount in self._view(shape).needs)
+
+    def room(self, resource: str) -> int:
+        """Free on all open nodes together."""
+        if resource not in self._column:
+            return 0
+        free = self.free[self._column[resource]]
+        return sum(free) - sum(free[node] for node in self._closed)
+
     def feasible(self, shape: PodShape) -> int:
         """How many nodes could take one more pod of this shape now."""
         view = self._view(shape)

@@ -28,11 +28,12 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`count` requests sent side by side; over when the last is answered."""
+    """`count` requests sent side by side, or `in_turn`; over when the last is answered."""
 
     client: Client
     verb: int
     count: int = 1
+    in_turn: bool = False
 
 
 Process = Generator[int | Signal | Request, None, Any]
@@ -53,19 +54,12 @@ class Processes:
         if isinstance(wanted, int):
             self._kernel.at(self._kernel.now + wanted, self._step, process)
         elif isinstance(wanted, Request):
-            open_requests = [wanted.count]
-            for _ in range(wanted.count):
-                self._api.call(wanted.client, wanted.verb, self._answered, (process, open_requests))
+            call = self._api.call_in_turn if wanted.in_turn else self._api.call_together
+            call(wanted.client, wanted.verb, wanted.count, self._step, process)
         elif wanted.happened:
             self._kernel.at(self._kernel.now, self._step, process)
         else:
             wanted.waiting.append(process)
-
-    def _answered(self, answer: tuple[Process, list[int]]) -> None:
-        process, open_requests = answer
-        open_requests[0] -= 1
-        if not open_requests[0]:
-            self._step(process)
 
     def happen(self, signal: Signal) -> None:
         signal.happened = True

@@ -1,8 +1,11 @@
 """kube-scheduler's queue: active, backing off, unschedulable; and what moves a pod from one to the other.
 
-Facts (kube-scheduler 1.36): back-off 1 s, doubling per attempt up to 10 s, looked at once a second; a pod that failed and that
-no event could help waits until an event comes or 5 minutes have passed (looked at every 30 s); while the active queue is empty
-the next pod is taken from those that back off (SchedulerPopFromBackoffQ, on by default since 1.33).
+Facts (kube-scheduler 1.34 and 1.36, pkg/scheduler/backend/queue): back-off 1 s, doubling per failure up to 10 s; its end is
+cut down to a whole second, and pods whose second has passed are let go once a second. A pod that failed waits until something
+happens that the plugin which turned it down has registered for (queueing hints), also if that was while it was looked at, or
+until 5 minutes have passed (looked at every 30 s). While the active queue is empty the next pod is taken from those that back
+off (SchedulerPopFromBackoffQ, on by default since 1.33). A pod's place is by when it was added or last failed, not by when it
+came back into the active queue.
 """
 
 from __future__ import annotations
@@ -12,33 +15,37 @@ from heapq import heappop, heappush
 from typing import Any
 
 from seatrial.model.units import MINUTE, SECOND
+from seatrial.sim.framework import EVENTS, POD_GONE, ROOM
 from seatrial.sim.kernel import Kernel
 
 BACKOFF_FIRST, BACKOFF_MOST = 1 * SECOND, 10 * SECOND
-BACKOFF_LOOK = 1 * SECOND
+BACKOFF_LOOK = 1 * SECOND  # backoffQOrderingWindowDuration
 UNSCHEDULABLE_MOST, UNSCHEDULABLE_LOOK = 5 * MINUTE, 30 * SECOND
 
 
 class Queue:
-    """`key(pod, queued_at)` orders the active queue; `wake` is called when there may be something to pop."""
+    """`key(pod, since)` orders the active queue; `wake` is called when there may be something to pop."""
 
     def __init__(self, kernel: Kernel, key: Callable[[int, int], tuple[Any, ...]], wake: Callable[[], None]) -> None:
         self._kernel = kernel
         self._key = key
         self._wake = wake
         self._active: list[tuple[tuple[Any, ...], int, int]] = []
-        self._backing_off: list[tuple[int, int, int]] = []  # (until, order, pod)
-        self._unschedulable: dict[int, int] = {}  # pod → failed when
-        self._attempts: dict[int, int] = {}
+        self._backing_off: list[tuple[int, tuple[Any, ...], int, int]] = []  # (until, key, order, pod)
+        self._backs_off: dict[int, int] = {}  # pod → the order of its entry above that counts
+        self._unschedulable: dict[int, dict[int, int]] = {ROOM: {}}  # what helps → pod → failed when
+        self._failures: dict[int, tuple[int, int]] = {}  # pod → how often, and when last
         self._order = 0
-        self._away: set[int] = set()  # deleted while queued
+        self._away: set[int] = set()  # deleted while active
         self._backoff_armed = self._flush_armed = False
-        self.events = 0  # moments at which something was freed or added
+        self.events = 0  # moments at which something happened that may help someone
+        self._last = dict.fromkeys(EVENTS, 0)  # event → the latest of these moments
 
     def add(self, pod: int) -> None:
         """A new pod, or one whose back-off is over."""
         self._order += 1
-        heappush(self._active, (self._key(pod, self._kernel.now), self._order, pod))
+        since = self._failures[pod][1] if pod in self._failures else self._kernel.now
+        heappush(self._active, (self._key(pod, since), self._order, pod))
         self._wake()
 
     def pop(self) -> int:
@@ -49,75 +56,94 @@ class Queue:
             if pod not in away:
                 return pod
             away.discard(pod)
-        while self._backing_off:
-            pod = heappop(self._backing_off)[2]
-            if pod not in away:
-                return pod
-            away.discard(pod)
-        return -1
+        return self._pop_backing_off()
 
-    def failed(self, pod: int, events_before: int) -> None:
-        """No node for it. If something was freed while it was looked at, it backs off; else it waits for an event."""
-        self._attempts[pod] = self._attempts.get(pod, 0) + 1
-        if self.events != events_before:
-            self._back_off(pod, self._kernel.now)
+    def failed(self, pod: int, events_before: int, helped_by: int = ROOM) -> None:
+        """Turned down. If something that helps came while it was looked at, it backs off; else it waits for that."""
+        now = self._kernel.now
+        self._failures[pod] = (self._failures.get(pod, (0, 0))[0] + 1, now)
+        if any(self._last[event] > events_before for event in EVENTS if helped_by & event):
+            self._back_off(pod)
             return
-        self._unschedulable[pod] = self._kernel.now
+        self._unschedulable.setdefault(helped_by, {})[pod] = now
         if not self._flush_armed:
             self._flush_armed = True
-            self._kernel.at(self._kernel.now + UNSCHEDULABLE_LOOK, self._flush)
+            self._kernel.at(now + UNSCHEDULABLE_LOOK, self._flush)
 
-    def moved(self) -> None:
-        """Something was freed or added that any unschedulable pod might use."""
+    def moved(self, event: int = POD_GONE, but: int = -1) -> None:
+        """Something happened that helps those who wait for it, except the pod it came from."""
         self.events += 1
-        if self._unschedulable:
-            waiting, self._unschedulable = self._unschedulable, {}
-            for pod, failed_at in waiting.items():
-                self._back_off(pod, failed_at)
-            self._wake()
+        self._last[event] = self.events
+        for helped_by, waiting in self._unschedulable.items():
+            if waiting and helped_by & event:
+                self._unschedulable[helped_by] = {but: waiting[but]} if but in waiting else {}
+                for pod in waiting:
+                    if pod != but:
+                        self._back_off(pod)
 
-    def activate(self, pod: int) -> None:
-        """A plugin asks for this pod to be tried now."""
-        if self._unschedulable.pop(pod, None) is not None:
+    def activate(self, pod: int) -> bool:
+        """A plugin asks for this pod to be tried now; false if it is not waiting here."""
+        found = self._backs_off.pop(pod, None) is not None or self._take_unschedulable(pod)
+        if found:
             self.add(pod)
+        return found
 
     def scheduled(self, pod: int) -> None:
-        self._attempts.pop(pod, None)
+        self._failures.pop(pod, None)
 
     def remove(self, pod: int) -> None:
         """The pod was deleted while it waited."""
-        if self._unschedulable.pop(pod, None) is None:
+        if self._backs_off.pop(pod, None) is None and not self._take_unschedulable(pod):
             self._away.add(pod)
-        self._attempts.pop(pod, None)
+        self._failures.pop(pod, None)
 
-    def _back_off(self, pod: int, failed_at: int) -> None:
-        until = failed_at + min(BACKOFF_FIRST << min(self._attempts[pod] - 1, 10), BACKOFF_MOST)
-        if until <= self._kernel.now:
+    def _take_unschedulable(self, pod: int) -> bool:
+        return any(waiting.pop(pod, None) is not None for waiting in self._unschedulable.values())
+
+    def _back_off(self, pod: int) -> None:
+        """Into the back-off, or past it if its time is over already."""
+        failures, failed_at = self._failures[pod]
+        now = self._kernel.now
+        ends = failed_at + min(BACKOFF_FIRST << min(failures - 1, 10), BACKOFF_MOST)
+        until = ends - ends % BACKOFF_LOOK
+        if until < now - now % BACKOFF_LOOK:
             self.add(pod)
             return
         self._order += 1
-        heappush(self._backing_off, (until, self._order, pod))
+        self._backs_off[pod] = self._order
+        heappush(self._backing_off, (until, self._key(pod, failed_at), self._order, pod))
         if not self._backoff_armed:
             self._backoff_armed = True
-            self._kernel.at(self._kernel.now + BACKOFF_LOOK, self._end_backoffs)
+            self._look_later()
+        self._wake()
+
+    def _pop_backing_off(self, before: int = 1 << 62) -> int:
+        """The first of those whose back-off ends before this moment, or −1."""
+        waiting = self._backing_off
+        while waiting and waiting[0][0] < before:
+            _, _, order, pod = heappop(waiting)
+            if self._backs_off.get(pod) == order:
+                del self._backs_off[pod]
+                return pod
+        return -1
+
+    def _look_later(self) -> None:
+        now = self._kernel.now
+        self._kernel.at(now - now % BACKOFF_LOOK + BACKOFF_LOOK, self._end_backoffs)
 
     def _end_backoffs(self, _: object) -> None:
-        waiting = self._backing_off
-        while waiting and waiting[0][0] <= self._kernel.now:
-            pod = heappop(waiting)[2]
-            if pod in self._away:
-                self._away.discard(pod)
-            else:
-                self.add(pod)
-        self._backoff_armed = bool(waiting)
-        if waiting:
-            self._kernel.at(self._kernel.now + BACKOFF_LOOK, self._end_backoffs)
+        now = self._kernel.now
+        while (pod := self._pop_backing_off(now - now % BACKOFF_LOOK)) >= 0:
+            self.add(pod)
+        self._backoff_armed = bool(self._backing_off)
+        if self._backoff_armed:
+            self._look_later()
 
     def _flush(self, _: object) -> None:
         now = self._kernel.now
-        due = [pod for pod, since in self._unschedulable.items() if now - since > UNSCHEDULABLE_MOST]
-        for pod in due:
-            self.activate(pod)
-        self._flush_armed = bool(self._unschedulable)
+        for waiting in self._unschedulable.values():
+            for pod in [pod for pod, since in waiting.items() if now - since > UNSCHEDULABLE_MOST]:
+                self.activate(pod)
+        self._flush_armed = any(self._unschedulable.values())
         if self._flush_armed:
             self._kernel.at(now + UNSCHEDULABLE_LOOK, self._flush)

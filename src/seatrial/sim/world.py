@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from seatrial.model.barrier import Barrier
 from seatrial.model.interfaces import Tally
@@ -33,6 +33,7 @@ from seatrial.sim import pods as pod_state
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.client import FASTEST, Submitter
 from seatrial.sim.fakes import Kwok
+from seatrial.sim.framework import NODE
 from seatrial.sim.jobs import Jobs
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import Kubelets
@@ -43,6 +44,7 @@ from seatrial.sim.scheduler import Scheduler
 _NO_DELAY = Span()
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 Settings = Mapping[str, Mapping[str, Scalar]]
+S = TypeVar("S", bound=Scheduler)
 
 
 class Sim:
@@ -89,6 +91,12 @@ class Sim:
         """A random stream of a part's own."""
         return scalars(stream_seed(self.seed, {}, 0, name))
 
+    def schedule_with(self, kind: Callable[..., S]) -> S:
+        """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
+        settings = self.settings["kube-scheduler"]
+        self.scheduler = made = kind(self.kernel, self.api, self.nodes, self.pods, settings, self._bound)
+        return made
+
     # nodes
 
     def add_nodes(self, group: NodeGroup) -> list[int]:
@@ -97,7 +105,7 @@ class Sim:
             node = self.nodes.add(group)
             assert self.ledger.node(f"{group.name}-{index}") == node
             added.append(node)
-        self.scheduler.queue.moved()
+        self.scheduler.queue.moved(NODE)
         return added
 
     def remove_node(self, node: int) -> None:
@@ -117,7 +125,7 @@ class Sim:
     def ready(self, node: int) -> None:
         self._unready.pop(node, None)
         self.nodes.open(node)
-        self.scheduler.queue.moved()
+        self.scheduler.queue.moved(NODE)
 
     def _evict(self, what: tuple[int, int]) -> None:
         node, since = what

@@ -246,12 +246,7 @@ class Mcad:
         """Free on open nodes, less what dispatched AppWrappers have declared and their running or finished pods do not use: a pod
         that is bound and does not run yet counts twice, and what is declared but not asked for counts until MCAD has noticed
         the end (EX:191-221,845-870; the label that should keep MCAD's own pods out of the first sum is misspelt there)."""
-        nodes = self.sim.nodes
-        room = {}
-        for name in SEEN:
-            column = nodes.resources.index(name) if name in nodes.resources else None
-            free = nodes.free[column] if column is not None else []
-            room[name] = sum(amount for node, amount in enumerate(free) if nodes.is_open(node))
+        room = {name: self.sim.nodes.room(name) for name in SEEN}
         for number in self.dispatched:
             workload = self.sim.workloads[number]
             asked = workload.declares if workload.declares is not None else workload.shape.requests

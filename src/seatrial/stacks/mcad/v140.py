@@ -14,7 +14,7 @@ from dataclasses import replace
 from seatrial.model.plan import Scalar
 from seatrial.model.units import SECOND
 from seatrial.sim.api import GET, LIST
-from seatrial.sim.processes import Process, Request
+from seatrial.sim.processes import Process, Request, Signal
 from seatrial.sim.world import Sim
 from seatrial.stacks.mcad.parts import AppWrapper, Mcad
 
@@ -25,6 +25,8 @@ class Mcad140(Mcad):
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         super().__init__(sim, settings)
         self._tried: set[int] = set()  # backed off once already
+        self._let_go: set[int] = set()  # and not complete yet, as far as the server knows
+        self._goes: dict[int, Signal] = {}  # of pollers that have nothing to do before their AppWrapper is let go
 
     def first_seen(self, wrapper: AppWrapper) -> None:
         self.processes.start(self._poll(wrapper.number))
@@ -34,11 +36,23 @@ class Mcad140(Mcad):
         return self.backoff if wrapper.backed_off and wrapper.number in self.lister else 0
 
     def _poll(self, number: int) -> Process:
+        """Every 5 s. Rounds in which it only finds that there is nothing to do yet are left out: with 10,000 AppWrappers in
+        the queue they were most of all events."""
+        wait = POLL
         while number in self.server:
-            yield POLL
+            yield wait
+            wait = POLL
             wrapper = self.lister.get(number)
             if wrapper is None:
                 return
+            if wrapper.state == "Enqueued" and number not in self._let_go:
+                began = self.sim.kernel.now
+                goes = self._goes[number] = Signal()
+                yield goes
+                wait = POLL - (self.sim.kernel.now - began) % POLL
+                continue
+            if wrapper.state == "Completed" and not self.wrappers.limited:
+                return  # it asks for ever, and nobody feels it
             if wrapper.state in ("", "Completed"):
                 yield Request(self.wrappers, GET)
             if wrapper.state == "Active":
@@ -46,6 +60,7 @@ class Mcad140(Mcad):
                 if (yield from self.is_complete(number)):
                     wrapper.state, wrapper.can_run = "Completed", False
                     if (yield from self.write(replace(wrapper))):
+                        self._let_go.discard(number)
                         self.released(number)
 
     def process(self, wrapper: AppWrapper) -> Process:
@@ -69,6 +84,9 @@ class Mcad140(Mcad):
             if not self.fits(number):
                 yield from self._back_off(wrapper)
                 return
+            self._let_go.add(number)
+            if number in self._goes:
+                self.processes.happen(self._goes.pop(number))
             cached = replace(self.lister.get(number, wrapper), can_run=True)
             if not (yield from self.write(cached, refresh=True)):
                 self.fifo.put(wrapper)
@@ -92,9 +110,9 @@ class Mcad140(Mcad):
             wrapper.become(cached)
 
     def _count_room(self, number: int) -> Process:
-        others = sum(1 for other, cached in self.lister.items() if other != number and cached.can_run)
-        for _ in range(1 + len(self.sim.nodes) + others):
-            yield Request(self.listing, LIST)
+        known = [self.lister[other] for other in self._let_go if other != number and other in self.lister]
+        others = sum(1 for cached in known if cached.can_run)
+        yield Request(self.listing, LIST, 1 + len(self.sim.nodes) + others, in_turn=True)
 
     def _back_off(self, wrapper: AppWrapper) -> Process:
         """The worker sleeps, and with it everyone in the FIFO. The first time the AppWrapper is in line again at once: its

@@ -1,0 +1,221 @@
+"""The Fluence plugin in the simulated kube-scheduler, and the controller that makes its PodGroups.
+
+Facts (flux-framework/flux-k8s at ed3815c, sig-scheduler-plugins/pkg/fluence):
+- Every Job is a group of its parallelism: the webhook says so in labels (podgroup_webhook.go), the controller makes the PodGroup
+  when it sees the first pod (podgroup_controller.go, ensurePodGroup) and writes to it again when all pods are there.
+- PreFilter (fluence.go, core/core.go): without PodGroup, or with too few pods, the pod is turned down. Else the first pod that
+  comes asks Fluxion for the whole group, and all pods of the group keep the node they get, by index. No room: turned down.
+- What it turned down waits until an assigned pod goes or a PodGroup is written (EventsToRegister).
+- On the node that was named, kube-scheduler still looks whether the pod really fits (NodeResourcesFit stays on).
+- Permit: pods hold their nodes until the whole group has nodes, 300 s at most. PostFilter and Unreserve send all of the group
+  that wait there back.
+- The allocation is given back when a pod of the group has succeeded or is deleted (core/flux.go); here when the last one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seatrial.model.plan import Scalar, Workload
+from seatrial.sim.api import GET, WRITE, ApiServer, Client
+from seatrial.sim.framework import ALLOW, GROUP, POD_GONE, PluginBase
+from seatrial.sim.kernel import Kernel
+from seatrial.sim.nodes import Nodes
+from seatrial.sim.pods import FINISHED, Pods
+from seatrial.sim.scheduler import Scheduler
+from seatrial.sim.world import Sim
+from seatrial.stacks.fluence import ALL, EARLY_FREE, LEAK, SHARED_NODE, SLOW_SORT
+from seatrial.stacks.fluence.fluxion import Fluxion, slot_of
+
+NO_GROUP, NO_ROOM = "PodGroup not found", "Allocation was not possible"
+WRONG_COUNT = "Fluxion returned the wrong number of nodes"
+READS = 2  # of PodGroups, per comparison of two pods
+
+
+class FluenceScheduler(Scheduler):
+    """Looks at one node only: the one that the plugin names."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        api: ApiServer,
+        nodes: Nodes,
+        pods: Pods,
+        settings: Mapping[str, Scalar],
+        bound: Callable[[int], None],
+    ) -> None:
+        super().__init__(kernel, api, nodes, pods, settings, bound)
+        self.named: Callable[[int], int] = lambda _pod: -1
+        self.slow_sort = False
+        self._reading = Client("fluence-reads", float(settings["qps"]), float(settings["burst"]))
+
+    def _pick(self, pod: int) -> int:
+        node, nodes = self.named(pod), self._nodes
+        nodes.searched += 1
+        return node if node >= 0 and nodes.is_open(node) and nodes.has_room(node, self._pods.shape[pod]) else -1
+
+    def _next(self, _: object = None) -> None:
+        """With `slow-sort`, taking the first of n pods compares 2 log₂ n times, and each comparison asks the API server."""
+        waiting = len(self.queue._active)
+        if self.slow_sort and waiting > 1:
+            reads = READS * 2 * (waiting.bit_length() - 1)
+            self._api.call_in_turn(self._reading, GET, reads, super()._next)
+        else:
+            super()._next()
+
+
+class FluencePlugin(PluginBase):
+    """A group is the number of its workload."""
+
+    helped_by = POD_GONE | GROUP
+
+    def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
+        self._sim = sim
+        self._wait = int(settings["permit-wait"])
+        faults = str(settings["faults"])
+        self._early_free, self._leaks = faults in (EARLY_FREE, ALL), faults in (LEAK, ALL)
+        self._shares_badly = faults in (SHARED_NODE, ALL)
+        self._controller = Client("fluence-controller", float(settings["qps"]), float(settings["burst"]))
+        self._fluxion: Fluxion | None = None
+        self._made: set[int] = set()  # groups whose PodGroup exists
+        self._alive: dict[int, int] = {}  # group → pods that have not ended
+        self._here: dict[int, set[int]] = {}  # group → pods that hold a node
+        self._node: dict[int, int] = {}  # podToNode
+        self._since: dict[int, int] = {}  # pod → InitialAttemptTimestamp
+        self._reason = ""
+        sim.when_completed.append(self._over)
+        sim.when_deleted.append(self._deleted)
+
+    def node_of(self, pod: int) -> int:
+        return self._node.get(pod, -1)
+
+    # the controller
+
+    def added(self, pod: int) -> None:
+        group = self._sim.pods.job[pod]
+        self._since[pod] = self._sim.kernel.now
+        alive = self._alive[group] = self._alive.get(group, 0) + 1
+        self._here.setdefault(group, set())
+        if alive in (1, self._size(group)):
+            self._sim.api.call(self._controller, WRITE, self._written, group)
+
+    def _written(self, group: int) -> None:
+        """The PodGroup is made, or says that all its pods are there."""
+        if group in self._alive:
+            self._made.add(group)
+            self._sim.scheduler.queue.moved(GROUP)
+
+    def _size(self, group: int) -> int:
+        return self._sim.workloads[group].pods
+
+    # a scheduling cycle
+
+    def sort_key(self, pod: int, queued_at: int) -> tuple[Any, ...]:
+        return (-self._sim.pods.shape[pod].priority, self._since.get(pod, queued_at), pod)
+
+    def pre_filter(self, pod: int) -> bool:
+        if pod in self._node:
+            return True
+        group = self._sim.pods.job[pod]
+        alive, size = self._alive[group], self._size(group)
+        if group not in self._made:
+            self._reason = NO_GROUP
+        elif alive < size:
+            self._reason = f"cannot find enough sibling pods: {alive} of {size}"
+        else:
+            self._reason = self._ask(group)
+        if self._reason:
+            self._sim.said[group] = self._reason
+        return not self._reason
+
+    def _ask(self, group: int) -> str:
+        """Asks Fluxion for all pods of the group, and says why it gave nothing."""
+        fluxion = self._fluxion = self._fluxion or self._graph()
+        size = self._size(group)
+        nodes = fluxion.match(group, slot_of(self._sim.workloads[group].shape.requests), size)
+        self._sim.nodes.searched = fluxion.looked
+        if not nodes:
+            return NO_ROOM
+        if self._shares_badly and len(set(nodes)) < size:
+            fluxion.cancel(group)
+            return WRONG_COUNT
+        waiting = [pod for pod in self._sim.pods_of(group) if pod in self._since]
+        self._node.update(zip(waiting, nodes, strict=False))
+        return ""
+
+    def _graph(self) -> Fluxion:
+        nodes = self._sim.nodes
+        numbers = range(len(nodes))
+        return Fluxion(
+            [self._sim.ledger.nodes[node] for node in numbers], [nodes.groups[node].capacity for node in numbers]
+        )
+
+    def reason(self, pod: int) -> str:  # noqa: ARG002
+        return self._reason
+
+    def post_filter(self, pod: int) -> None:
+        group = self._sim.pods.job[pod]
+        if len(self._here[group]) < self._size(group):
+            self._reject_siblings(group, "optimistic rejection in PostFilter")
+
+    def permit(self, pod: int) -> int:
+        group = self._sim.pods.job[pod]
+        here = self._here[group]
+        here.add(pod)
+        siblings = [sibling for sibling in self._sim.pods_of(group) if sibling != pod]
+        if len(here) >= self._size(group):
+            self._sim.said.pop(group, None)
+            for sibling in siblings:
+                self._sim.scheduler.allow(sibling)
+            return ALLOW
+        if len(here) == 1:
+            for sibling in siblings:
+                self._sim.scheduler.activate(sibling)
+        return self._wait
+
+    def unreserve(self, pod: int) -> None:
+        group = self._sim.pods.job[pod]
+        self._here[group].discard(pod)
+        self._reject_siblings(group, "rejection in Unreserve")
+
+    def _reject_siblings(self, group: int, reason: str) -> None:
+        for sibling in self._sim.pods_of(group):
+            self._sim.scheduler.reject(sibling, reason)
+
+    # the end of pods and groups
+
+    def gone(self, pod: int) -> None:
+        group = self._sim.pods.job[pod]
+        if group not in self._alive:
+            return
+        self._alive[group] -= 1
+        self._here[group].discard(pod)
+        self._node.pop(pod, None)
+        self._since.pop(pod, None)
+        deleted = not self._sim.pods_of(group)
+        if deleted and self._leaks:
+            return
+        ended = self._sim.pods.state[pod] == FINISHED
+        if self._fluxion and (not self._alive[group] or not ended or self._early_free):
+            self._fluxion.cancel(group)
+
+    def _over(self, group: int) -> None:
+        self._made.discard(group)
+        self._alive.pop(group, None)
+        self._here.pop(group, None)
+
+    def _deleted(self, group: int) -> None:
+        if self._fluxion:
+            self._fluxion.forget(group)
+        self._over(group)
+
+
+def put_into(sim: Sim, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
+    own = settings["fluence"]
+    plugin = FluencePlugin(sim, own)
+    scheduler = sim.schedule_with(FluenceScheduler)
+    scheduler.named = plugin.node_of
+    scheduler.slow_sort = own["faults"] in (SLOW_SORT, ALL)
+    scheduler.use(plugin)
+    return sim.jobs.add
