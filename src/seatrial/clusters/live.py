@@ -195,9 +195,14 @@ class LiveCluster:
                     used[place][resource] = used[place].get(resource, 0) + amount
         nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
         workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
-        troubles = (*self.deaths, *observer.troubles)
         quota = self.stack.quota(self.trial.setup.settings, self._capacity())
-        return State(self.now(), nodes, workloads, quota, troubles, queued="admitted" in number)
+        return State(
+            self.now(), nodes, workloads, quota, tuple(observer.troubles), "admitted" in number, tuple(self.dead())
+        )
+
+    def dead(self) -> list[str]:
+        """What should run and does not, as far as that is ours to know."""
+        return []
 
     def _node_state(self, name: str, used: Amounts) -> NodeState:
         group = self._node_groups[name]

@@ -81,6 +81,7 @@ class Sim:
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
         self._job_pods: dict[int, list[int]] = {}
         self._unready: dict[int, int] = {}  # node → since when
+        self._removed: set[int] = set()
         number = ledger.number
         self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
         self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
@@ -111,6 +112,10 @@ class Sim:
     def remove_node(self, node: int) -> None:
         """The node is gone, and its pods with it: their Jobs make others."""
         self.nodes.close(node)
+        self._removed.add(node)
+        self._lose_pods_of(node)
+
+    def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
         for pod in lost:
@@ -130,7 +135,7 @@ class Sim:
     def _evict(self, what: tuple[int, int]) -> None:
         node, since = what
         if self._unready.get(node) == since:
-            self.remove_node(node)
+            self._lose_pods_of(node)
 
     # submitting
 
@@ -189,6 +194,8 @@ class Sim:
         capacity = {name: nodes.capacity[column][node] for column, name in enumerate(nodes.resources)}
         free = {name: nodes.free[column][node] for column, name in enumerate(nodes.resources)}
         name = self.ledger.nodes[node]
+        if node in self._removed:  # its number stays taken
+            capacity = free = dict.fromkeys(capacity, 0)
         return NodeState(name, group.name, capacity, free, nodes.is_open(node), group.labels, group.taints)
 
     def _workload_state(self, number: int) -> WorkloadState:
