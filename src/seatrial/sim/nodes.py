@@ -142,6 +142,13 @@ class Nodes:
                 window[place] = max(window[place] - 100 * SPREAD_WEIGHT, 0)
         return window
 
+    def takes(self, node: int, shape: PodShape) -> bool:
+        """Whether this node could take one more pod of this shape now."""
+        view = self._view(shape)
+        self._catch_up(view)
+        self.searched = 1
+        return view.known[node] >= 0
+
     def feasible(self, shape: PodShape) -> int:
         """How many nodes could take one more pod of this shape now."""
         view = self._view(shape)

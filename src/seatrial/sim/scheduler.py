@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from seatrial.model.plan import Scalar
+from seatrial.model.plan import PodShape, Scalar
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.framework import ALLOW, REJECT, Plugin
 from seatrial.sim.kernel import Kernel
@@ -42,6 +42,7 @@ class Scheduler:
         self._holding: dict[int, int] = {}  # waiting in permit: pod → which wait
         self._waits = 0
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
+        self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
         self.queue = Queue(kernel, self._key, self._wake)
 
     def use(self, *plugins: Plugin) -> None:
@@ -73,11 +74,17 @@ class Scheduler:
         node = -1
         nodes.searched = 0
         if all(plugin.pre_filter(pod) for plugin in self._plugins):
-            node = nodes.choose(shape, self._siblings.get(pods.job[pod], ()) if shape.spread else ())
+            node = self._choose(pod, shape)
         if node >= 0:
             self._assume(pod, node)
         cost = self._cycle + self._per_node * nodes.searched
         self._kernel.at(self._kernel.now + cost, self._end, (pod, self.queue.events))
+
+    def _choose(self, pod: int, shape: PodShape) -> int:
+        only = self.pinned.get(pod)
+        if only is not None:
+            return only if self._nodes.takes(only, shape) else -1
+        return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: tuple[int, int]) -> None:
         pod, events_before = cycle
