@@ -40,6 +40,7 @@ READY_WITHIN_S = 120.0
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
 SYNC_WITHIN_S = 60.0
+_NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
 
 @dataclass(slots=True)
@@ -196,9 +197,9 @@ class LiveCluster:
                     used[place][resource] = used[place].get(resource, 0) + amount
         nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
         workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
-        troubles = (*self.deaths, *observer.troubles)
         quota = self.stack.quota(self.trial.setup.settings, self._capacity())
-        return State(self.now(), nodes, workloads, quota, troubles, queued="admitted" in number)
+        troubles, dead = tuple(observer.troubles), tuple(self.deaths)
+        return State(self.now(), nodes, workloads, quota, troubles, dead, queued="admitted" in number)
 
     def _node_state(self, name: str, used: Amounts) -> NodeState:
         group = self._node_groups[name]
@@ -333,8 +334,10 @@ class LiveCluster:
         self._submissions.flush()
         if why:
             self.observer.failures[why] = self.observer.failures.get(why, 0) + 1
-            self.observer.trouble(f"workloads are refused: {why}")
-            self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
+            if _NOBODY_ADMITS in why:  # no fault of the workload's: it is not over, and the one who does not act is named
+                self.observer.trouble(f"workloads are refused: {why}")
+            else:
+                self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
 
     # set-up
 

@@ -46,6 +46,7 @@ class Jobs:
         self._kernel, self._api = kernel, api
         self._active, self._drop_pod = active, drop_pod
         self.when_written: list[Callable[[int], None]] = []  # told of every status that the server has
+        self.pod_webhooks = 0  # ns that a stack's webhooks add to the creation of a pod
         self._client = Client("job-controller", float(settings["qps"]), float(settings["burst"]))
         self._idle_workers = int(settings["job-syncs"])
         self._create_pod, self._completed = create_pod, completed
@@ -235,7 +236,13 @@ class Jobs:
         size = min(size, missing)
         open_calls = [job, size, size]
         for _ in range(size):
-            self._api.call(self._client, WRITE, self._pod_created, open_calls)
+            self._api.call(self._client, WRITE, self._pod_asked_for, open_calls)
+
+    def _pod_asked_for(self, open_calls: list[int]) -> None:
+        if self.pod_webhooks:
+            self._kernel.at(self._kernel.now + self.pod_webhooks, self._pod_created, open_calls)
+        else:
+            self._pod_created(open_calls)
 
     def _pod_created(self, open_calls: list[int]) -> None:
         job, size, _ = open_calls

@@ -23,7 +23,6 @@ class Kueue(Plain):
     stages = (*PLAIN[:2], QUEUED, QUOTA_RESERVED, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
-    groups = ("kueue.x-k8s.io",)
     settings = (
         Setting("kueue", "qps", 50, "client requests per second, of all its parts together (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
@@ -51,6 +50,11 @@ class Kueue(Plain):
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["kueue"]
         return (int(own["pods-ready-timeout"]), REQUEUE_BACKOFF) if own["wait-for-pods-ready"] else ()
+
+    def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
+        from seatrial.stacks.kueue.queues import quota
+
+        return quota(settings["kueue"], capacity)
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
         from seatrial.stacks.kueue.model import KueueModel
@@ -86,9 +90,9 @@ class Kueue(Plain):
         return [service(workload, labels), made] if workload.gang else [made]
 
     def watches(self) -> Sequence[Any]:
-        from seatrial.stacks.kueue.watching import WATCHES
+        from seatrial.stacks.kueue.watching import watches
 
-        return WATCHES
+        return watches()
 
 
 def _bad_quota(settings: Mapping[str, Any]) -> str | None:

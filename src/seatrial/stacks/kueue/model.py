@@ -14,11 +14,11 @@ from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.sim import pods as pod_state
-from seatrial.sim.api import WRITE, Client
-from seatrial.sim.processes import Process, Processes, Request
+from seatrial.sim.api import Client
+from seatrial.sim.processes import Process, Processes
 from seatrial.sim.workqueue import WorkQueue
 from seatrial.sim.world import Sim
-from seatrial.stacks.kueue.parts import RECONCILE, UPDATES_BATCHED, WATCH_LAG, Entry, Events, QueueStatus
+from seatrial.stacks.kueue.parts import RECONCILE, UPDATES_BATCHED, WATCH_LAG, WEBHOOK, Entry, Events, QueueStatus, Writer
 from seatrial.stacks.kueue.scheduling import QuotaScheduler
 
 WORKERS = 5  # groupKindConcurrency of Jobs and of Workloads in the shipped configuration
@@ -31,22 +31,24 @@ class KueueModel:
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         self._sim, self._kernel = sim, sim.kernel
         self._processes = Processes(sim.kernel, sim.api)
-        self._client = Client("kueue", float(settings["qps"]), float(settings["burst"]))
-        self._events = Events(sim, self._client)
+        client = Client("kueue", float(settings["qps"]), float(settings["burst"]))
+        self._writer = Writer(client)
+        self._events = Events(sim, client)
         self._waits = bool(settings["wait-for-pods-ready"])
         self._timeout = int(settings["pods-ready-timeout"])
         self._entries: dict[int, Entry] = {}
         self._scheduler = QuotaScheduler(
-            sim, self._processes, self._client, self._events, settings, self._admitted, self._refused
+            sim, self._processes, self._writer, self._events, settings, self._admitted, self._refused
         )
-        self._status = QueueStatus(sim, self._processes, self._client, self._scheduler.counts)
+        self._status = QueueStatus(sim, self._processes, client, self._scheduler.counts)
         self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
         self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)
         self._gates: dict[int, list[int]] = {}  # workload → pods that wait for their node
         self._stages = sim.ledger.number
         sim.when_completed.append(self._job_complete)
         sim.when_deleted.append(self._job_deleted)
-        sim.jobs.when_written.append(self._job_changed)
+        sim.jobs.when_written.append(self._job_written)
+        sim.jobs.pod_webhooks = 2 * WEBHOOK
         if self._scheduler.topology:
             sim.gated = self._gate
 
@@ -65,6 +67,15 @@ class KueueModel:
 
     def _job_deleted(self, number: int) -> None:
         self._entries[number].deleted = True
+        self._job_changed(number)
+
+    def _job_written(self, number: int) -> None:
+        """The Job controller notes of every Job that it is suspended. Thousands of Jobs keep it busy with that for minutes, and
+        those that are admitted wait behind."""
+        entry = self._entries[number]
+        if not entry.told:
+            entry.told = True
+            self._sim.ledger.achieved(self._kernel.now)
         self._job_changed(number)
 
     def _job_changed(self, number: int) -> None:
@@ -101,7 +112,7 @@ class KueueModel:
         elif entry.complete:
             yield from self._finish(entry)
         elif self._reclaimable(entry) != entry.reclaimed:
-            yield Request(self._client, WRITE)
+            yield from self._writer.workload()
             entry.reclaimed = self._reclaimable(entry)
             self._publish(entry, self._scheduler.reclaim)
         elif self._waits and self._readiness(entry) != entry.ready:
@@ -112,21 +123,21 @@ class KueueModel:
             yield from self._start(entry)
 
     def _create(self, entry: Entry) -> Process:
-        yield Request(self._client, WRITE)
+        yield from self._writer.create_workload()
         entry.exists = True
         self._reached(entry.number, QUEUED.name)
         self._events.of(entry)
         self._publish(entry, self._scheduler.add)
 
     def _start(self, entry: Entry) -> Process:
-        yield Request(self._client, WRITE)
+        yield from self._writer.job()
         entry.suspended = False
         self._events.of(entry)
         self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
         self._job_changed(entry.number)
 
     def _finish(self, entry: Entry) -> Process:
-        yield Request(self._client, WRITE)
+        yield from self._writer.workload()
         entry.finished = True
         self._reached(entry.number, RELEASED.name)
         self._events.of(entry)
@@ -135,7 +146,7 @@ class KueueModel:
     def _remove_finalizer(self, entry: Entry) -> Process:
         if entry.kept:
             entry.kept = False
-            yield Request(self._client, WRITE)
+            yield from self._writer.workload()
             self._publish(entry, self._nothing)
 
     def _let_go(self, entry: Entry) -> Process:
@@ -181,7 +192,7 @@ class KueueModel:
 
     def _tell_ready(self, entry: Entry) -> Process:
         readiness = self._readiness(entry)
-        yield Request(self._client, WRITE)
+        yield from self._writer.workload()
         entry.ready = readiness
         self._publish(entry, self._ready_seen)
         if readiness == RECOVERY:  # recoveryTimeout is the same by default
@@ -200,7 +211,7 @@ class KueueModel:
         """It goes back into the queue by the time of its eviction, after a wait that doubles each time."""
         entry.requeues += 1
         wait = min(REQUEUE_FIRST << (entry.requeues - 1), REQUEUE_MOST)
-        yield Request(self._client, WRITE)
+        yield from self._writer.workload()
         entry.evicted = True
         entry.key = (entry.key[0], self._kernel.now // SECOND)
         entry.requeue_at = (self._kernel.now + wait) // SECOND * SECOND
@@ -210,14 +221,14 @@ class KueueModel:
     def _stop(self, entry: Entry) -> Process:
         """Suspends the Job, resets its start time, restores its template; the quota is free once its pods are gone."""
         if not entry.suspended:
-            yield Request(self._client, WRITE)
+            yield from self._writer.job()
             entry.suspended = True
             self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
-            yield Request(self._client, WRITE)
+            yield from self._writer.job_status()
             self._events.of(entry)
-        yield Request(self._client, WRITE)
+        yield from self._writer.job()
         if entry.admitted and not self._sim.jobs.is_active(entry.number):
-            yield Request(self._client, WRITE)
+            yield from self._writer.workload()
             entry.admitted_at = -1
             self._publish(entry, self._scheduler.release)
             self._kernel.at(entry.requeue_at, self._back, entry)
@@ -228,8 +239,7 @@ class KueueModel:
 
     def _requeue(self, entry: Entry) -> Process:
         """Two writes of the Workload's reconciler: the wait is over, and it may be queued again."""
-        yield Request(self._client, WRITE)
-        yield Request(self._client, WRITE)
+        yield from self._writer.workload(2)
         self._publish(entry, self._scheduler.add)
 
     # topology: pods are created behind a gate, and let go with the name of their node
@@ -253,7 +263,7 @@ class KueueModel:
                 nodes.remove(scheduler.pinned[pod])
         for first in range(0, len(pods), UNGATED_TOGETHER):
             some = pods[first : first + UNGATED_TOGETHER]
-            yield Request(self._client, WRITE, len(some))
+            yield from self._writer.pods(len(some))
             for pod in some:
                 if self._sim.pods.state[pod] == pod_state.PENDING and nodes:
                     scheduler.pinned[pod] = nodes.pop(0)

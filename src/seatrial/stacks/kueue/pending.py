@@ -10,6 +10,7 @@ Go map is walked, that is none. StrictFIFO pushes it back, so that the head stay
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from random import Random
 
 Key = tuple[int, int]  # minus the priority, whole seconds
@@ -32,6 +33,9 @@ class GoHeap:
         self._at[number] = len(self._items)
         self._items.append((key, number))
         self._up(len(self._items) - 1)
+
+    def first(self) -> Key:
+        return self._items[0][0]
 
     def pop(self) -> int:
         number = self._items[0][1]
@@ -87,13 +91,95 @@ class GoHeap:
         return place > start
 
 
+class Aside:
+    """Those that did not fit, by key. `renew` lets all of them be taken again, by chance among equals.
+
+    Kueue pushes each of them back into its heap. With thousands that wait and thousands that finish that would be most of a
+    simulation, so nothing is moved here: of every key the first `tried` are those that had their turn.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._keys: list[Key] = []  # in order; each has members
+        self._members: dict[Key, list[int]] = {}
+        self._tried: dict[Key, int] = {}
+        self._at: dict[int, tuple[Key, int]] = {}
+        self._scan = 0  # before this one, all of every key had their turn
+        self._untried = 0
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._at
+
+    @property
+    def untried(self) -> int:
+        return self._untried
+
+    def add(self, number: int, key: Key) -> None:
+        """It has just had its turn."""
+        if key not in self._members:
+            place = bisect_left(self._keys, key)
+            self._keys.insert(place, key)
+            self._scan += place < self._scan
+            self._members[key], self._tried[key] = [], 0
+        members = self._members[key]
+        members.append(number)
+        self._at[number] = (key, len(members) - 1)
+        self._swap(key, self._tried[key], len(members) - 1)
+        self._tried[key] += 1
+
+    def renew(self) -> None:
+        self._scan, self._untried = 0, len(self._at)
+        self._tried = dict.fromkeys(self._members, 0)
+
+    def first(self) -> Key | None:
+        """The key of the one that `pop` gives."""
+        if not self._untried:
+            return None
+        while self._tried[self._keys[self._scan]] == len(self._members[self._keys[self._scan]]):
+            self._scan += 1
+        return self._keys[self._scan]
+
+    def pop(self) -> int:
+        key = self.first()
+        assert key is not None
+        tried, members = self._tried[key], self._members[key]
+        number = members[tried + int(self._random.random() * (len(members) - tried))]
+        self.remove(number)
+        return number
+
+    def remove(self, number: int) -> None:
+        key, place = self._at[number]
+        members, tried = self._members[key], self._tried[key]
+        if place < tried:
+            self._swap(key, place, tried - 1)
+            place = self._tried[key] = tried - 1
+        else:
+            self._untried -= 1
+        self._swap(key, place, len(members) - 1)
+        members.pop()
+        del self._at[number]
+        if not members:
+            gone = bisect_left(self._keys, key)
+            self._keys.pop(gone)
+            self._scan -= gone < self._scan
+            del self._members[key], self._tried[key]
+
+    def _swap(self, key: Key, one: int, other: int) -> None:
+        members = self._members[key]
+        members[one], members[other] = members[other], members[one]
+        self._at[members[one]], self._at[members[other]] = (key, one), (key, other)
+
+
 class Pending:
     """One ClusterQueue's. `strict` is StrictFIFO."""
 
     def __init__(self, strict: bool, random: Random) -> None:
-        self._strict, self._random = strict, random
+        self._strict = strict
         self._heap = GoHeap()
-        self._aside: dict[int, Key] = {}  # inadmissible
+        self._aside = Aside(random)  # inadmissible, or moved back into the heap
         self._moved = False  # those aside were moved since the last pop
 
     def __len__(self) -> int:
@@ -102,14 +188,12 @@ class Pending:
 
     @property
     def heads(self) -> bool:
-        return len(self._heap) > 0
+        return len(self._heap) > 0 or self._aside.untried > 0
 
     def push(self, number: int, key: Key) -> None:
-        self._aside.pop(number, None)
-        if number in self._heap:
-            self._heap.fix(number)
-        else:
-            self._heap.push(key, number)
+        """It is new, or changed so that it may fit now."""
+        self.remove(number)
+        self._heap.push(key, number)
 
     def updated(self, number: int) -> None:
         """Its object changed in nothing that matters."""
@@ -117,29 +201,28 @@ class Pending:
             self._heap.fix(number)
 
     def pop(self) -> int:
-        """The head, or −1."""
+        """The head. Among equals, those in the heap came last."""
         self._moved = False
-        return self._heap.pop() if len(self._heap) else -1
+        aside = self._aside.first()
+        if aside is not None and (not len(self._heap) or aside < self._heap.first()):
+            return self._aside.pop()
+        return self._heap.pop()
 
-    def put_back(self, number: int, key: Key, at_once: bool = False) -> None:
+    def put_back(self, number: int, key: Key) -> None:
         """It could not be admitted."""
-        if at_once or self._strict or self._moved:
-            if number not in self._heap:
-                self._heap.push(key, number)
+        if self._strict or self._moved:
+            self._heap.push(key, number)
         else:
-            self._aside[number] = key
+            self._aside.add(number, key)
 
     def move(self) -> bool:
-        """Something was freed: those aside go back. Whether there were any."""
+        """Something was freed: those aside may be looked at again. Whether there are any."""
         self._moved = True
-        aside = list(self._aside.items())
-        self._aside.clear()
-        self._random.shuffle(aside)
-        for number, key in aside:
-            self._heap.push(key, number)
-        return bool(aside)
+        self._aside.renew()
+        return len(self._aside) > 0
 
     def remove(self, number: int) -> None:
-        self._aside.pop(number, None)
         if number in self._heap:
             self._heap.remove(number)
+        elif number in self._aside:
+            self._aside.remove(number)

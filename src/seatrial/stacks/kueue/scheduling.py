@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 
 from seatrial.model.plan import Scalar
 from seatrial.model.units import MILLISECOND, format_quantity
-from seatrial.sim.api import WRITE, Client
-from seatrial.sim.processes import Process, Processes, Request
+from seatrial.sim.processes import Process, Processes
 from seatrial.sim.world import Sim
-from seatrial.stacks.kueue.parts import Entry, Events, Wakener
+from seatrial.stacks.kueue.parts import Entry, Events, Wakener, Writer
 from seatrial.stacks.kueue.pending import Pending
 from seatrial.stacks.kueue.queues import quota
 from seatrial.stacks.kueue.topology import Topology
@@ -35,13 +34,13 @@ class QuotaScheduler:
         self,
         sim: Sim,
         processes: Processes,
-        client: Client,
+        writer: Writer,
         events: Events,
         settings: Mapping[str, Scalar],
         admitted: Callable[[Entry], None],
         refused: Callable[[Entry], None],
     ) -> None:
-        self._sim, self._processes, self._client, self._events = sim, processes, client, events
+        self._sim, self._processes, self._writer, self._events = sim, processes, writer, events
         self._settings = settings
         self._admitted, self._refused = admitted, refused
         self._blocks = bool(settings["wait-for-pods-ready"] and settings["block-admission"])
@@ -53,7 +52,6 @@ class QuotaScheduler:
         self._held: dict[int, dict[str, int]] = {}  # workloads in Kueue's cache: what they hold
         self._not_ready: set[int] = set()
         self._heads, self._all_ready = Wakener(processes), Wakener(processes)
-        sim.quota = lambda: self.quota
         sim.when_nodes_change.append(self._resize)
         processes.start(self._loop())
 
@@ -164,11 +162,11 @@ class QuotaScheduler:
         """Only what is new is written."""
         if entry.message != message:
             entry.message = self._sim.said[entry.number] = message
-            yield Request(self._client, WRITE)
+            yield from self._writer.workload()
             self._refused(entry)
 
     def _admit(self, entry: Entry) -> Process:
-        yield Request(self._client, WRITE)
+        yield from self._writer.workload()
         if entry.deleted:
             self.release(entry)
             return

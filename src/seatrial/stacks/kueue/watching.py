@@ -68,10 +68,21 @@ def _note_inactive(observer: Observer, kind: str, name: str, conditions: list[Co
         observer.well(text)
 
 
-WATCHES = (
-    Watch(JOBS, Job, see_job),
-    Watch(PODS, Pod, see_pod),
-    Watch(WORKLOADS, KueueWorkload, see_workload, labelled=False),
-    Watch(CLUSTER_QUEUES, ClusterQueue, see_cluster_queue),
-    Watch(LOCAL_QUEUES, LocalQueue, see_local_queue),
-)
+def watches() -> tuple[Watch, ...]:
+    told: set[str] = set()  # Jobs whose status says that they are suspended
+
+    def see_held_job(observer: Observer, stamp: int, event: str, job: Job) -> None:
+        """Thousands of suspended Jobs keep the Job controller busy for minutes: that it goes on is worth knowing."""
+        held = condition(job.status.conditions, "Suspended")
+        if held and job.metadata.name not in told:
+            told.add(job.metadata.name)
+            observer.ledger.achieved(stamp - observer.epoch)
+        see_job(observer, stamp, event, job)
+
+    return (
+        Watch(JOBS, Job, see_held_job),
+        Watch(PODS, Pod, see_pod),
+        Watch(WORKLOADS, KueueWorkload, see_workload, labelled=False),
+        Watch(CLUSTER_QUEUES, ClusterQueue, see_cluster_queue),
+        Watch(LOCAL_QUEUES, LocalQueue, see_local_queue),
+    )
