@@ -51,6 +51,7 @@ class Scheduler:
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
         self._waits = 0
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
+        self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
         self.queue = Queue(kernel, self._key, self._wake)
 
     def use(self, *plugins: Plugin) -> None:
@@ -94,6 +95,9 @@ class Scheduler:
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
         shape = self._pods.shape[pod]
+        only = self.pinned.get(pod)
+        if only is not None:
+            return only if self._nodes.takes(only, shape) else -1
         return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: tuple[int, int, Plugin | None]) -> None:

@@ -67,10 +67,16 @@ class Sim:
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
-        self.jobs = Jobs(kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed)
+        self.jobs = Jobs(
+            kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
+        )  # fmt: skip
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
+        self.when_nodes_change: list[Callable[[], None]] = []  # come or go, that is
+        self.gated: Callable[[int], bool] = lambda _: (
+            False
+        )  # new pods that a stack hands to the scheduler itself, later
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
         self.quota: Callable[[], Amounts | None] = lambda: None  # what the stack admits in all
         self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
@@ -107,6 +113,8 @@ class Sim:
             assert self.ledger.node(f"{group.name}-{index}") == node
             added.append(node)
         self.scheduler.queue.moved(NODE)
+        for call in self.when_nodes_change:
+            call()
         return added
 
     def remove_node(self, node: int) -> None:
@@ -120,6 +128,8 @@ class Sim:
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
         for pod in lost:
             self._lose(pod)
+        for call in self.when_nodes_change:
+            call()
 
     def unready(self, node: int) -> None:
         """It takes no pod any more, and those it has are evicted unless it is back in time."""
@@ -179,6 +189,9 @@ class Sim:
         """The pods of a Job that is not complete."""
         return self._job_pods.get(job, [])
 
+    def _active_pods(self, job: int) -> list[int]:
+        return [pod for pod in self.pods_of(job) if self.pods.state[pod] < pod_state.FINISHED]
+
     # who holds what
 
     def state(self) -> State:
@@ -226,7 +239,8 @@ class Sim:
         assert self.ledger.pod(job, f"{workload.name}-{len(siblings)}") == pod
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, pod, self._pods_created)
-        self.scheduler.add(pod)
+        if not self.gated(pod):
+            self.scheduler.add(pod)
 
     def _bound(self, pod: int) -> None:
         node = self.pods.node[pod]
