@@ -69,6 +69,7 @@ class Sim:
         self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
         self.jobs = Jobs(kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed)
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
+        self.when_running: list[Callable[[int], None]] = []  # called with the pod
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
@@ -252,6 +253,8 @@ class Sim:
         job = self.pods.job[pod]
         self.ledger.move_pod(self.kernel.now, pod, self._running, self.pods.node[pod])
         self.jobs.pod_ready(job)
+        for call in self.when_running:
+            call(pod)
         workload = self.workloads[job]
         if not workload.gang:
             self._run(pod, workload.duration)
