@@ -51,6 +51,7 @@ class Jobs:
         self._idle_workers = int(settings["job-syncs"])
         self._create_pod, self._completed = create_pod, completed
         self._queue: deque[int] = deque()
+        self._taking = False
         self._events = 0  # waiting to be sent, one after another
         self._sending = False
         self._wanted: dict[int, int] = {}  # Jobs not complete yet: pods in all
@@ -146,11 +147,16 @@ class Jobs:
                 self._take()
 
     def _take(self) -> None:
+        """A sync without a request is over at once and asks for the next: one after another, not one inside another."""
+        if self._taking:
+            return
+        self._taking = True
         while self._idle_workers and self._queue:
             job = self._queue.popleft()
             self._idle_workers -= 1
             self._state[job] = _SYNCING
             self._sync(job)
+        self._taking = False
 
     def _done(self, job: int) -> None:
         again = self._state[job] == _SYNCING_AGAIN

@@ -71,6 +71,7 @@ class Sim:
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
         )  # fmt: skip
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
+        self.when_running: list[Callable[[int], None]] = []  # called with the pod
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
         self.when_nodes_change: list[Callable[[], None]] = []  # come or go, that is
@@ -266,6 +267,8 @@ class Sim:
         job = self.pods.job[pod]
         self.ledger.move_pod(self.kernel.now, pod, self._running, self.pods.node[pod])
         self.jobs.pod_ready(job)
+        for call in self.when_running:
+            call(pod)
         workload = self.workloads[job]
         if not workload.gang:
             self._run(pod, workload.duration)
