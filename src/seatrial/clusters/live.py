@@ -339,9 +339,7 @@ class LiveCluster:
         self._submissions.flush()
         if why:
             self.observer.failures[why] = self.observer.failures.get(why, 0) + 1
-            if (
-                _NOBODY_ADMITS in why
-            ):  # no fault of the workload's: it is not over, and the one who does not act is named
+            if _NOBODY_ADMITS in why:  # no fault of the workload's: it is not over, somebody else does not act
                 self.observer.trouble(f"workloads are refused: {why}")
             else:
                 self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
@@ -492,7 +490,7 @@ def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 
 
 class _Conditions(Shape):
-    conditions: list[Condition] = []
+    conditions: list[Condition] = msgspec.field(default_factory=list)
 
 
 class _Conditioned(Object):

@@ -13,7 +13,7 @@ from seatrial.model.units import MINUTE
 from seatrial.stacks.plain import Plain, Settings
 
 QUOTA_RESERVED = Stage("quota_reserved", "workload", "its requests are taken off the quota")
-# By default the first re-queueing after an eviction waits 60 s (apis/config/v1beta2/defaults.go, DefaultRequeuingBackoffBaseSeconds).
+# How long the first re-queueing after an eviction waits (apis/config/v1beta2/defaults.go: DefaultRequeuingBackoffBaseSeconds).
 REQUEUE_BACKOFF = 1 * MINUTE
 
 
@@ -35,7 +35,7 @@ class Kueue(Plain):
         Setting("kueue", "pods-ready-timeout", 5 * MINUTE, "that time (waitForPodsReady.timeout)", kind="duration"),
         Setting("kueue", "block-admission", True, "with it: admits nothing while something admitted does not run yet",
                 kind="flag"),
-        Setting("kueue", "topology", False, "admits only what fits the nodes one by one, and says which (topology-aware scheduling)",
+        Setting("kueue", "topology", False, "topology-aware scheduling: admits only what fits the single nodes, and to which",
                 kind="flag"),
         Setting("kueue", "webhook-ca", "own", "`wrong`: the API server refuses the certificate of the Jobs' webhooks",
                 choices=("own", "wrong"), kind="text"),

@@ -1,9 +1,9 @@
 """Kueue's controllers: what they write for a Job, in which order, and how their one bucket holds them back.
 
-Facts (Kueue v0.16.1): pkg/controller/jobframework/reconciler.go makes at most one step per reconciliation, each a write that brings
-the next event. A Job that is admitted at once costs twelve requests: POST Workload, PATCH its admission, PATCH Job (unsuspended), at
-the end PATCH Finished and PUT without finalizer, and seven events (counted on `local`: docs/stacks/kueue.md). All of them, events
-included, share one bucket (cmd/kueue/main.go sets one RateLimiter for every client).
+Facts (Kueue v0.16.1): pkg/controller/jobframework/reconciler.go makes at most one step per reconciliation, each a write that
+brings the next event. A Job that is admitted at once costs twelve requests: POST Workload, PATCH its admission, PATCH Job
+(unsuspended), at the end PATCH Finished and PUT without finalizer, and seven events (counted on `local`: docs/stacks/kueue.md).
+All of them, events included, share one bucket (cmd/kueue/main.go sets one RateLimiter for every client).
 """
 
 from __future__ import annotations

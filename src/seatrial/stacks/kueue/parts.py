@@ -16,8 +16,8 @@ from seatrial.stacks.kueue.pending import Key
 # Orders of magnitude, chosen, not measured: from a write to the handlers of its watchers, and a reconciliation from memory.
 WATCH_LAG = 1 * MILLISECOND
 RECONCILE = 200 * MICROSECOND
-# What the API server waits for each webhook: 2.4 ms on a machine that had nothing else to do (apiserver_admission_webhook_admission_
-# duration_seconds of the first ClusterQueue), 10 to 14 ms where two cores were busy.
+# What the API server waits for each webhook: 2.4 ms where nothing else was to do, 10 to 14 ms where two cores were busy
+# (apiserver_admission_webhook_admission_duration_seconds on `local`).
 WEBHOOK = 2400 * MICROSECOND
 UPDATES_BATCHED = 1 * SECOND  # pkg/constants: UpdatesBatchPeriod
 # client-go's events: this many of one object at once; more of it every five minutes, which is left out.

@@ -30,7 +30,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def quota(settings: Mapping[str, Scalar], capacity: Amounts) -> dict[str, int]:
     """Resource → how much is admitted at a time."""
-    amounts = {name: amount for name, amount in capacity.items() if name != "pods"}
+    amounts = {name: amount for name, amount in capacity.items() if amount and name != "pods"}
     for setting, resource in SET_BY.items():
         if settings[setting] != AS_NODES:
             amounts[resource] = parse_quantity(str(settings[setting]), resource)

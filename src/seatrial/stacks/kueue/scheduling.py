@@ -126,10 +126,10 @@ class QuotaScheduler:
                 yield self._heads.wait()
             entry = self._entries.get(self.pending.pop())
             yield CYCLE
-            if entry is None or entry.deleted or entry.number in self._held or (yield from self._cycle(entry)):
-                slow = 0
-            else:
+            if entry and not entry.deleted and entry.number not in self._held and not (yield from self._cycle(entry)):
                 slow = slow or SLOW_FIRST
+            else:
+                slow = 0
             rest = begun + pause - kernel.now
             if rest > 0:
                 yield rest
@@ -196,8 +196,5 @@ class QuotaScheduler:
                 f"podset request ({format_quantity(amount, name)}) > maximum capacity ({format_quantity(nominal, name)})"
             )
         more = self._used.get(name, 0) + amount - nominal
-        return (
-            f"insufficient unused quota for {name} in flavor {FLAVOR}, {format_quantity(more, name)} more needed"
-            if more > 0
-            else ""
-        )
+        missing = format_quantity(max(more, 0), name)
+        return f"insufficient unused quota for {name} in flavor {FLAVOR}, {missing} more needed" if more > 0 else ""

@@ -13,7 +13,7 @@ from seatrial.stacks.kueue.queues import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 
 
 class Conditions(Shape):
-    conditions: list[Condition] = []
+    conditions: list[Condition] = msgspec.field(default_factory=list)
 
 
 class KueueWorkload(Object):
