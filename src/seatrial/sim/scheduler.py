@@ -26,7 +26,7 @@ from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
 from seatrial.sim.queue import Queue
 
 _NO_ROOM, _TIMED_OUT = "no room", "waited too long"
-# Medians from the log of a real one on 8 nodes and two busy cores: from one try to the next 0.19 to 0.30 ms, and 0.15 to 0.21 ms from a
+# Medians from the log of a real one on 8 nodes, two busy cores: from one try to the next 0.19 to 0.30 ms, and 0.15 to 0.21 ms from a
 # rejection in permit until the pod's own goroutine has given its node back. Half and twice as much are common.
 LOOK = 180 * MICROSECOND  # of a cycle, what a pod costs that is not bound
 PERMIT_WAKES = 130 * MICROSECOND
@@ -40,7 +40,6 @@ class _Cycle(NamedTuple):
     told: str  # what its condition said
     plugin: Plugin | None = None  # who turned it down, or asked it to wait
     reason: str = ""
-
 
 
 class Scheduler:
@@ -110,7 +109,9 @@ class Scheduler:
         look = self._api.about(self._look) if self._plugins else self._look
         cost = look + self._owed + self._per_node * nodes.searched
         self._owed = 0
-        self._kernel.at(self._kernel.now + cost, self._end, _Cycle(pod, self.queue.events, self._told.get(pod, ""), refused_by))
+        self._kernel.at(
+            self._kernel.now + cost, self._end, _Cycle(pod, self.queue.events, self._told.get(pod, ""), refused_by)
+        )
 
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
@@ -195,7 +196,9 @@ class Scheduler:
         """A plugin sends a pod that waits in permit back to the queue; its own goroutine does the rest."""
         held = self._holding.pop(pod, None)
         if held is not None:
-            self._kernel.at(self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, held._replace(reason=reason))
+            self._kernel.at(
+                self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, held._replace(reason=reason)
+            )
 
     def activate(self, pod: int) -> None:
         """A plugin wants this pod to be tried, past its back-off; one that waits in permit, should it come back."""
