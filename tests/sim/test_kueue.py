@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from seatrial import stacks
 from seatrial.model.plan import Delete, NodeGroup, Nodes, Pace, Pause, PodShape, Scalar, Span, Step, Submit, Trial, Wait
 from seatrial.model.units import HOUR, SECOND
-from seatrial.sim.api import ApiServer
+from seatrial.sim.api import Client
 from seatrial.stacks.kueue.pending import Aside, GoHeap, Key
 from tests.sim.making import GI, Ran, run, submit, trial
 
@@ -60,13 +60,13 @@ def test_a_job_costs_twelve_requests_and_the_queues_two_per_second(
 ) -> None:
     """Counted in the audit log of a real run: 20 Jobs made 240 requests, and 29 of the two queues' status in 8 s."""
     sent: Counter[str] = Counter()
-    call = ApiServer.call
+    slot = Client.slot
 
-    def counted(self, client, verb, then, arg=None) -> None:  # type: ignore[no-untyped-def]
-        sent[client.name] += 1
-        call(self, client, verb, then, arg)
+    def counted(self: Client, now: int) -> int:
+        sent[self.name] += 1
+        return slot(self, now)
 
-    monkeypatch.setattr(ApiServer, "call", counted)
+    monkeypatch.setattr(Client, "slot", counted)
     steps = ((submit(20, pace=Pace("rate", per_s=10)),), WAIT, (Pause("rest", 10 * SECOND),))
     ran = run(queued(*steps, group=nodes(cpu=32)), tmp_path)
     status = sent["kueue"] - 20 * 12

@@ -26,7 +26,7 @@ from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
 from seatrial.sim.queue import Queue
 
 _NO_ROOM, _TIMED_OUT = "no room", "waited too long"
-# Medians from the log of a real one on 8 nodes, two busy cores: from one try to the next 0.19 to 0.30 ms, and 0.15 to 0.21 ms from a
+# Medians from the log of a real one on 8 nodes, two busy cores: from one try to the next 0.19 to 0.30 ms, 0.15 to 0.21 ms from a
 # rejection in permit until the pod's own goroutine has given its node back. Half and twice as much are common.
 LOOK = 180 * MICROSECOND  # of a cycle, what a pod costs that is not bound
 PERMIT_WAKES = 130 * MICROSECOND
