@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,39 +51,57 @@ def test_an_unknown_kind_of_cluster_is_a_mistake(seatrial: Seatrial) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (2, 2)
 
 
+CRDS, DEPLOYMENTS = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "/apis/apps/v1/namespaces/team/deployments",
+)
+
+
+@contextmanager
+def installed(foreign: Foreign, kind: str, group: str, version: str, scope: str, *deployments: str) -> Iterator[None]:
+    """What is seen of a stack from outside: a kind and deployments."""
+    plural = f"{kind.lower()}s"
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+    meta = {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes"}}
+    spec = {"group": group, "scope": scope, "names": names, "versions": [served]}
+    kind_of = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    foreign.create(CRDS, {**kind_of, "metadata": meta, "spec": spec})
+    labels = {"app": "stack"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    wanted = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    for name in deployments:
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": wanted}
+        foreign.create(DEPLOYMENTS, deployment)
+    try:
+        assert eventually(lambda: group in str(foreign.get("/apis")))
+        yield
+    finally:
+        for name in deployments:
+            foreign.api.call("DELETE", f"{DEPLOYMENTS}/{name}")
+        foreign.api.call("DELETE", f"{CRDS}/{plural}.{group}")
+        services = "/apis/apiregistration.k8s.io/v1/apiservices"
+        assert eventually(lambda: group not in str(foreign.get("/apis")) + str(foreign.get(services)))
+
+
 @pytest.mark.local
 def test_a_cluster_is_looked_at_and_stacks_are_found(foreign: Foreign, seatrial: Seatrial) -> None:
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    names = {"plural": "clusterqueues", "singular": "clusterqueue", "kind": "ClusterQueue"}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    version = {"name": "v1beta2", "served": True, "storage": True, "schema": schema}
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "clusterqueues.kueue.x-k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/kueue"},
-        },
-        "spec": {"group": "kueue.x-k8s.io", "scope": "Cluster", "names": names, "versions": [version]},
-    }
-    labels = {"app": "kueue"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "kueue", "image": "kueue"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    name = "kueue-controller-manager"
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-    deployments = "/apis/apps/v1/namespaces/team/deployments"
-    foreign.create(crds, crd)
-    foreign.create(deployments, deployment)
-    try:
+    with installed(foreign, "ClusterQueue", "kueue.x-k8s.io", "v1beta2", "Cluster", "kueue-controller-manager"):
         done = seatrial("doctor", "--context", CONTEXT, "--kubeconfig", foreign.kubeconfig)
-    finally:
-        foreign.api.call("DELETE", f"{deployments}/{name}")
-        foreign.api.call("DELETE", f"{crds}/clusterqueues.kueue.x-k8s.io")
-        services = "/apis/apiregistration.k8s.io/v1/apiservices"
-        assert eventually(lambda: "kueue" not in str(foreign.get("/apis")) + str(foreign.get(services)))
     assert done.returncode == 0, done.stdout
     assert f"ok       context '{CONTEXT}': {foreign.cluster.url} runs v1.36.3" in done.stdout
     assert "ok       all 23 permissions that a run needs" in done.stdout
     assert "ok       stack kueue: kueue-controller-manager is there" in done.stdout
     assert "missing  stack volcano  install it (no queues.scheduling.volcano.sh)" in done.stdout
+    assert "missing  stack gang  install it (no scheduling.k8s.io/v1alpha2)" in done.stdout
     assert all(LINE.fullmatch(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.local
+def test_mcad_and_the_appwrapper_operator_own_the_same_kind(foreign: Foreign, seatrial: Seatrial) -> None:
+    """Only one of them can be there, whatever deployments say: the version that is served tells which."""
+    both = ("mcad-controller", "appwrapper-controller-manager")
+    with installed(foreign, "AppWrapper", "workload.codeflare.dev", "v1beta2", "Namespaced", *both):
+        done = seatrial("doctor", "--context", CONTEXT, "--kubeconfig", foreign.kubeconfig)
+    assert "ok       stack appwrapper: appwrapper-controller-manager is there" in done.stdout
+    assert "missing  stack mcad  install it (no workload.codeflare.dev/v1beta1)" in done.stdout

@@ -151,7 +151,7 @@ def test_a_pod_that_fits_nowhere_is_a_finding_and_the_run_goes_on(seatrial: Seat
     assert "finding" in done.stderr
     assert "cpu" in done.stderr
     trial = json.loads(next((tmp_path / "out" / "trials").glob("*/trial.json")).read_text())
-    assert trial["outcome"] == "timeout"
+    assert trial["outcome"] == "clogged"
     assert trial["findings"]
 
 
@@ -165,9 +165,9 @@ def test_a_node_that_a_later_step_adds_counts_for_that(seatrial: Seatrial, tmp_p
 
 
 @pytest.mark.parametrize(("expect", "status"), [
-    ('outcome == "timeout"', 0),
+    ('outcome == "clogged"', 0),
     ("completed == 0", 1),
-    ('outcome == "timeout" and completed == 1', 1),
+    ('outcome == "clogged" and completed == 1', 1),
 ])  # fmt: skip
 def test_the_exit_status_follows_expect(seatrial: Seatrial, tmp_path: Path, expect: str, status: int) -> None:
     text = GOOD.replace("cpu: 10m", "cpu: 40") + f"expect: ['{expect}']\n"
@@ -175,3 +175,28 @@ def test_the_exit_status_follows_expect(seatrial: Seatrial, tmp_path: Path, expe
     assert done.returncode == status, done.stderr
     if expect.startswith("outcome") and status:
         assert f"s.yaml:8:10: `{expect}` does not hold" in done.stderr
+
+
+def test_a_gang_larger_than_the_cluster_is_said_before_the_run_and_runs(seatrial: Seatrial, tmp_path: Path) -> None:
+    gang = GOOD.replace('count: "${jobs}"', "count: 1, pods: 3, gang: true").replace("cpu: 10m", "cpu: 2")
+    done = seatrial("run", _write(tmp_path, gang + "expect: ['outcome == \"clogged\"']\n"), "-o", "out")
+    said = "finding: load: a gang of 3 pods that each ask for cpu 2 is larger than the cluster, which holds 2 of them"
+    assert said in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_deleting_what_is_gone_is_no_error(seatrial: Seatrial, tmp_path: Path) -> None:
+    text = GOOD + "  - delete: {of: load}\n  - delete: {of: load}\n  - pause: 1s\n"
+    done = seatrial("run", _write(tmp_path, text), "-o", "out")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_overlay_on_the_simulator_is_a_notice(seatrial: Seatrial, tmp_path: Path) -> None:
+    text = GOOD.replace("duration: 1s", "duration: 1s, overlay: {spec: {backoffLimit: 3}}")
+    done = seatrial("run", _write(tmp_path, text), "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "finding: load: the simulator does not know `overlay`" in done.stderr
+    wrong = GOOD.replace("duration: 1s", "duration: 1s, overlay: {metadata: {name: x}}")
+    shutil.rmtree(tmp_path / "out")
+    _refused(seatrial("run", _write(tmp_path, wrong), "-o", "out"), tmp_path, 2, "s.yaml:6:", "metadata.name")

@@ -37,6 +37,9 @@ class Drydock(Plain):
 
         return lambda number, workload: sim.kernel.at(sim.kernel.now + takes, inspected, number)
 
+    def releases(self, settings):
+        return [int(settings["drydock"]["inspection"])]  # or a long one would be taken for a clog
+
 
 stack = Drydock()
 '''

@@ -148,8 +148,8 @@ def test_waits_that_went_on_are_told(tmp_path: Path) -> None:
 def test_findings_are_short(tmp_path: Path) -> None:
     trials = [Made([plain()], setup=f"s{n}", number=n, also={"audits": AUDITS}) for n in range(20)]
     text = printed(write_study(tmp_path, trials))
-    assert text.count("aggregate admission") == 12
-    assert "and 8 more like these: see audits and notes in trial.json" in text
+    assert text.count("aggregate admission") == 16
+    assert "and 4 more like these: see audits and notes in trial.json" in text
 
 
 def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 import polars as pl
 
 from seatrial.analysis.directory import TrialRecord, read_trial
+from seatrial.analysis.figures import AUDITS
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.standing import NEVER, PODS, Mask, Numbers, Standing, Steps
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, RUNNING, SCHEDULED, SUBMITTED
@@ -35,15 +36,6 @@ BINDS_PER_S = 50  # kube-scheduler's client as it is shipped: so fast can the po
 TOGETHER_NS = SECOND  # creation times, by which queues sort, are whole seconds
 Audit = dict[str, Any]
 
-# The name of each audit, and that of its count among the figures.
-COUNTS: Mapping[str, str] = {
-    "misfit": "misfits",
-    "aggregate admission": "aggregate_admissions",
-    "over-admission": "over_admitted_pods",
-    "declared otherwise": "declared_otherwise",
-    "gang in part": "gangs_in_part",
-    "overtaken": "overtaken",
-}
 _NO_QUEUE = "No queue admits workloads here."
 
 
@@ -67,11 +59,8 @@ def audits_of(seen: Lifecycle) -> list[Audit]:
 
 
 def audit_counts(directory: Path, document: Mapping[str, Any] | None = None) -> dict[str, int]:
-    return counts_of(audits(directory, document))
-
-
-def counts_of(found: list[Audit]) -> dict[str, int]:
-    return {COUNTS[audit["audit"]]: audit["count"] for audit in found}
+    """The counts as figures have them."""
+    return {AUDITS[audit["audit"]]: audit["count"] for audit in audits(directory, document)}
 
 
 def _misfits(standing: Standing) -> Audit:

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.errors import read_status
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
-from seatrial.kube.shapes import Object
+from seatrial.kube.shapes import Condition, Object, Shape, condition
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Manifest, Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
@@ -39,6 +40,7 @@ READY_WITHIN_S = 120.0
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
 SYNC_WITHIN_S = 60.0
+_NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
 
 @dataclass(slots=True)
@@ -195,9 +197,14 @@ class LiveCluster:
                     used[place][resource] = used[place].get(resource, 0) + amount
         nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
         workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
-        troubles = (*self.deaths, *observer.troubles)
         quota = self.stack.quota(self.trial.setup.settings, self._capacity())
-        return State(self.now(), nodes, workloads, quota, troubles, queued="admitted" in number)
+        return State(
+            self.now(), nodes, workloads, quota, tuple(observer.troubles), "admitted" in number, tuple(self.dead())
+        )
+
+    def dead(self) -> list[str]:
+        """What should run and does not, as far as that is ours to know."""
+        return []
 
     def _node_state(self, name: str, used: Amounts) -> NodeState:
         group = self._node_groups[name]
@@ -332,7 +339,10 @@ class LiveCluster:
         self._submissions.flush()
         if why:
             self.observer.failures[why] = self.observer.failures.get(why, 0) + 1
-            self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
+            if _NOBODY_ADMITS in why:  # no fault of the workload's: it is not over, somebody else does not act
+                self.observer.trouble(f"workloads are refused: {why}")
+            else:
+                self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
 
     # set-up
 
@@ -350,6 +360,15 @@ class LiveCluster:
         controller may need a moment before its webhooks answer."""
         for manifest in self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace):
             await self._apply(manifest)
+            if manifest.until:
+                await self._until(partial(self._holds, manifest), f"{manifest.name} is not {manifest.until}",
+                                  f"look into the log of the stack '{self.stack.name}'")  # fmt: skip
+
+    async def _holds(self, manifest: Manifest) -> bool:
+        namespace = self.namespace if manifest.resource.namespaced else ""
+        found = await self.client.find(manifest.resource, manifest.name, namespace, shape=_Conditioned)
+        said = condition(found.status.conditions, manifest.until) if found else None
+        return said is not None and said.status == "True"
 
     def _capacity(self) -> dict[str, int]:
         """What the nodes that are there have in all."""
@@ -440,7 +459,8 @@ class LiveCluster:
         try:
             await watch(
                 self.client, wanted.resource, wanted.shape, handle, state=state,
-                namespace=self.namespace, labelSelector=selector,
+                namespace=self.namespace if wanted.resource.namespaced else "",
+                labelSelector=selector if wanted.labelled else "",
             )  # fmt: skip
         except (ApiProblem, Lost, Unreachable) as error:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
@@ -467,6 +487,14 @@ def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     """uvloop complains with a traceback of its own when a connection is given up during its TLS handshake."""
     if not str(context.get("message", "")).startswith("Fatal error on SSL protocol"):
         loop.default_exception_handler(context)
+
+
+class _Conditions(Shape):
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+class _Conditioned(Object):
+    status: _Conditions = msgspec.field(default_factory=_Conditions)
 
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):

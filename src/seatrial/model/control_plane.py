@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+# Stands in an object for the certificate of the cluster's authority, which is made only when the cluster is.
+CA_BUNDLE = "(the cluster's authority)"
+
 
 @dataclass(frozen=True, slots=True)
 class GoBinary:

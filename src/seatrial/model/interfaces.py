@@ -31,11 +31,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object to create. `resource` says where (kube.resources.Resource); the namespace is the cluster's affair."""
+    """One object to create. `resource` says where (kube.resources.Resource); the namespace is the cluster's affair.
+
+    `until` is a condition that has to be true before anything goes on: it shows that the object's controller is at work.
+    """
 
     resource: Any
     name: str
     body: Mapping[str, Any]
+    until: str = ""
 
 
 class Stack(Protocol):

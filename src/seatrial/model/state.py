@@ -59,5 +59,6 @@ class State:
     nodes: tuple[NodeState, ...]
     workloads: tuple[WorkloadState, ...]
     quota: Amounts | None = None  # what the stack admits in all; None: it has no quota
-    troubles: tuple[str, ...] = ()  # components that died or refuse, with their own words
+    troubles: tuple[str, ...] = ()  # what components refuse or cannot do, in their own words
     queued: bool = False  # a queue stands before the scheduler, and `admitted` is its word
+    dead: tuple[str, ...] = ()  # components that should run and do not

@@ -64,6 +64,11 @@ class Observer:
     def trouble(self, text: str) -> None:
         self.troubles[text] = None
 
+    def well(self, beginning: str) -> None:
+        """Troubles that begin like this are over."""
+        for text in [text for text in self.troubles if text.startswith(beginning)]:
+            del self.troubles[text]
+
     def reached(self, pod: int) -> set[int]:
         """The stages of a pod that is not gone."""
         return self._pod_reached[pod]
@@ -107,11 +112,15 @@ Handle = Callable[[Observer, int, str, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One kind of object that a stack wants watched: where it is, what is read of it, what it means."""
+    """One kind of object that a stack wants watched: where it is, what is read of it, what it means.
+
+    What the stack's own controller makes in our namespace may be without our labels.
+    """
 
     resource: Resource
     shape: type[Any]
     handle: Handle
+    labelled: bool = True
 
 
 def see_job(observer: Observer, stamp: int, event: str, job: Job) -> None:

@@ -100,6 +100,11 @@ class Ledger:
             if self._left[stage][workload] > 0:
                 self._left[stage][workload] += 1
 
+    def achieved(self, at: int) -> None:
+        """Something was done for good that is no stage: whoever did it is at work."""
+        self.last = max(self.last, at)
+        self.touched = max(self.touched, at)
+
     def stage_of(self, workload: int) -> str:
         """The last stage it has reached as a whole."""
         lost = self.number.get(LOST.name)

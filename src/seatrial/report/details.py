@@ -14,7 +14,8 @@ from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
 from seatrial.report.columns import Column, decimals_for, print_columns
 from seatrial.report.printing import print_line
 
-SHOWN = 12  # lines of findings; trial.json has all
+SHOWN = 16  # lines of findings; trial.json has all
+LEAST = "overtaken"  # every queue that lets small ones pass does it: told last, and first left out
 
 
 def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
@@ -39,7 +40,8 @@ def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
 
 def print_findings(console: Console, study: StudyRecord, rows: Sequence[fig.Figures]) -> None:
     """A line for every audit of a set-up that found something, and for every wait that went on."""
-    lines = [*_audits(study), *_notes(study, rows)]
+    audits = _audits(study)
+    lines = [*audits[False], *_notes(study, rows), *audits[True]]
     for line in lines[:SHOWN]:
         print_line(console, line)
     if len(lines) > SHOWN:
@@ -65,8 +67,8 @@ def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> l
     return cells
 
 
-def _audits(study: StudyRecord) -> list[str]:
-    """Repeats of a set-up are told together: they mostly find the same."""
+def _audits(study: StudyRecord) -> dict[bool, list[str]]:
+    """Repeats of a set-up are told together: they mostly find the same. Those that can wait are kept apart."""
     counts: dict[tuple[str, str], list[int]] = {}
     words: dict[tuple[str, str], str] = {}
     for trial in study.trials:
@@ -75,11 +77,11 @@ def _audits(study: StudyRecord) -> list[str]:
             counts.setdefault(key, []).append(int(finding.get("count") or 0))
             if finding.get("count"):
                 words.setdefault(key, str(finding.get("finding") or finding.get("count")))
-    lines = []
+    lines: dict[bool, list[str]] = {False: [], True: []}
     for (setup, audit), found in counts.items():
         if any(found):
             times = f", in {sum(map(bool, found))} of {len(found)} trials, the first" if len(found) > 1 else ""
-            lines.append(f"{setup}: {audit}{times}: {words[setup, audit]}")
+            lines[audit == LEAST].append(f"{setup}: {audit}{times}: {words[setup, audit]}")
     return lines
 
 

@@ -60,6 +60,7 @@ class ApiServer:
     def __init__(self, kernel: Kernel, seed: int) -> None:
         self._kernel = kernel
         factors = arrays(seed).lognormal(0.0, LATENCY_SIGMA, _DRAWS)
+        self._factors: list[float] = factors.tolist()
         self._latency: list[list[int]] = [(factors * base).astype(int).tolist() for base in LATENCY]
         self._sums = [[0, *accumulate(latencies)] for latencies in self._latency]
         self._draw = 0
@@ -99,6 +100,11 @@ class ApiServer:
             self.call(client, verb, then, arg)
         else:
             then(arg)
+
+    def about(self, median: int) -> int:
+        """Something that takes this long, more or less, as requests do."""
+        self._draw = draw = (self._draw + 1) & (_DRAWS - 1)
+        return int(median * self._factors[draw])
 
     def spend(self, client: Client) -> None:
         """A request whose answer nobody waits for: only its place in the client's line matters."""

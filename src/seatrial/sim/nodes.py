@@ -153,6 +153,13 @@ class Nodes:
         free = self.free[self._column[resource]]
         return sum(free) - sum(free[node] for node in self._closed)
 
+    def takes(self, node: int, shape: PodShape) -> bool:
+        """Whether this node could take one more pod of this shape now."""
+        view = self._view(shape)
+        self._catch_up(view)
+        self.searched = 1
+        return view.known[node] >= 0
+
     def feasible(self, shape: PodShape) -> int:
         """How many nodes could take one more pod of this shape now."""
         view = self._view(shape)

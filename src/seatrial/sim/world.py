@@ -67,10 +67,17 @@ class Sim:
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
-        self.jobs = Jobs(kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed)
+        self.jobs = Jobs(
+            kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
+        )  # fmt: skip
         self.deliver: Callable[[int, Workload], None] = self.jobs.add
+        self.when_running: list[Callable[[int], None]] = []  # called with the pod
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
+        self.when_nodes_change: list[Callable[[], None]] = []  # come or go, that is
+        self.gated: Callable[[int], bool] = lambda _: (
+            False
+        )  # new pods that a stack hands to the scheduler itself, later
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
         self.quota: Callable[[], Amounts | None] = lambda: None  # what the stack admits in all
         self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
@@ -81,6 +88,7 @@ class Sim:
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
         self._job_pods: dict[int, list[int]] = {}
         self._unready: dict[int, int] = {}  # node → since when
+        self._removed: set[int] = set()
         number = ledger.number
         self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
         self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
@@ -106,15 +114,23 @@ class Sim:
             assert self.ledger.node(f"{group.name}-{index}") == node
             added.append(node)
         self.scheduler.queue.moved(NODE)
+        for call in self.when_nodes_change:
+            call()
         return added
 
     def remove_node(self, node: int) -> None:
         """The node is gone, and its pods with it: their Jobs make others."""
         self.nodes.close(node)
+        self._removed.add(node)
+        self._lose_pods_of(node)
+
+    def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
         for pod in lost:
             self._lose(pod)
+        for call in self.when_nodes_change:
+            call()
 
     def unready(self, node: int) -> None:
         """It takes no pod any more, and those it has are evicted unless it is back in time."""
@@ -130,7 +146,7 @@ class Sim:
     def _evict(self, what: tuple[int, int]) -> None:
         node, since = what
         if self._unready.get(node) == since:
-            self.remove_node(node)
+            self._lose_pods_of(node)
 
     # submitting
 
@@ -174,6 +190,9 @@ class Sim:
         """The pods of a Job that is not complete."""
         return self._job_pods.get(job, [])
 
+    def _active_pods(self, job: int) -> list[int]:
+        return [pod for pod in self.pods_of(job) if self.pods.state[pod] < pod_state.FINISHED]
+
     # who holds what
 
     def state(self) -> State:
@@ -189,6 +208,8 @@ class Sim:
         capacity = {name: nodes.capacity[column][node] for column, name in enumerate(nodes.resources)}
         free = {name: nodes.free[column][node] for column, name in enumerate(nodes.resources)}
         name = self.ledger.nodes[node]
+        if node in self._removed:  # its number stays taken
+            capacity = free = dict.fromkeys(capacity, 0)
         return NodeState(name, group.name, capacity, free, nodes.is_open(node), group.labels, group.taints)
 
     def _workload_state(self, number: int) -> WorkloadState:
@@ -219,7 +240,8 @@ class Sim:
         assert self.ledger.pod(job, f"{workload.name}-{len(siblings)}") == pod
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, pod, self._pods_created)
-        self.scheduler.add(pod)
+        if not self.gated(pod):
+            self.scheduler.add(pod)
 
     def _bound(self, pod: int) -> None:
         node = self.pods.node[pod]
@@ -245,6 +267,8 @@ class Sim:
         job = self.pods.job[pod]
         self.ledger.move_pod(self.kernel.now, pod, self._running, self.pods.node[pod])
         self.jobs.pod_ready(job)
+        for call in self.when_running:
+            call(pod)
         workload = self.workloads[job]
         if not workload.gang:
             self._run(pod, workload.duration)

@@ -140,7 +140,7 @@ class Watchman:
         if not state.workloads:
             return None
         quiet = now - max(self._cluster.ledger.touched, self._begun)
-        return self._first or Clog(now, diagnose(state, quiet, self._releases, state.troubles), state)
+        return self._first or Clog(now, diagnose(state, quiet, self._releases, state.dead), state)
 
     def _turns(self, now: int) -> Clog | None:
         """Things may happen, yet for two periods no workload has got further than it was before."""
@@ -153,7 +153,7 @@ class Watchman:
         quiet = now - max(self._cluster.ledger.last, self._begun)
         stirred = self._cluster.ledger.stirred > now - self._release - self._patience
         failing = [workload.name for workload in state.workloads if workload.admitted] if stirred else []
-        return self._first or Clog(now, diagnose(state, quiet, self._releases, state.troubles, failing), state)
+        return self._first or Clog(now, diagnose(state, quiet, self._releases, state.dead, failing), state)
 
 
 def _starting(group: NodeGroup) -> int:

@@ -84,6 +84,10 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
             "wall_s": round(time.time() - started, 3),
         },
     }
+    if ending.outcome != "interrupted":
+        from seatrial.analysis.audits import audits
+
+        record["audits"] = audits(directory, record)
     _write_json(directory / "trial.json", record)
     return _judged(trial, directory, record)
 

@@ -164,6 +164,8 @@ def _patched(binary: GoBinary, go: Go, folder: Path) -> Path:
     """A copy of our module folder that builds from a copy of the dependency with the texts replaced."""
     source, copy, module = _module_of(binary, go), folder / "source", folder / "module"
     shutil.copytree(source, copy, copy_function=shutil.copyfile)
+    for made in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
+        made.chmod(0o755)  # Go's cache is read-only: whoever is not root could not remove the copy again
     for file, old, new in binary.replace:
         text = (copy / file).read_text()
         if old not in text:

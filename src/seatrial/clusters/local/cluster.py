@@ -74,6 +74,11 @@ class LocalCluster(LiveCluster):
         if not death.restarting:
             self.break_off(str(death))
 
+    def dead(self) -> list[str]:
+        """With how it ended; one that is being restarted counts until it runs."""
+        missing = {component.name for component in self._plane.plane.components} - set(self._plane.pids)
+        return [str(death) for death in self._plane.deaths if death.component in missing]
+
     async def leave(self) -> None:
         try:
             if hasattr(self, "client"):

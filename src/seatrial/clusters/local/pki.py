@@ -23,6 +23,7 @@ from seatrial.model.control_plane import Identity
 LIFETIME = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a clock that is set back must not make a fresh certificate invalid
 SERVING = "serving"
+WEBHOOKS = "tls"  # the same under the names that controller-runtime has its servers look for
 SERVICE_ACCOUNTS = "service-accounts"
 
 
@@ -66,6 +67,8 @@ class Authority:
         alternatives += [x509.DNSName(name) for name in names]
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         self._sign(layout, SERVING, key, builder, ExtendedKeyUsageOID.SERVER_AUTH)
+        layout.certificate(WEBHOOKS).symlink_to(layout.certificate(SERVING).name)
+        layout.key(WEBHOOKS).symlink_to(layout.key(SERVING).name)
 
     def _sign(
         self,

@@ -7,6 +7,7 @@ that called `up`: see `launcher` for the processes and `state` for the files.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -30,7 +31,7 @@ from seatrial.clusters.local.places import Layout, check_name, write_private
 from seatrial.clusters.local.ports import Ports
 from seatrial.clusters.local.state import Claim, State, claim, read_state, reap
 from seatrial.clusters.local.supervisor import Death, Supervisor
-from seatrial.model.control_plane import ControlPlane, GoBinary, Identity
+from seatrial.model.control_plane import CA_BUNDLE, ControlPlane, GoBinary, Identity
 from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]
@@ -233,7 +234,8 @@ class LocalControlPlane:
         _create(api, *bindings, *kinds)
         _established(api, kinds)
         self._established_at = time.monotonic() if kinds else None
-        _create(api, *(thing for thing in documents if thing not in kinds), *self.plane.objects)
+        objects = [_with_authority(thing, self.layout.ca) for thing in self.plane.objects]
+        _create(api, *(thing for thing in documents if thing not in kinds), *objects)
 
     async def _ask_anew(self) -> None:
         """KWOK drops a stage for good when its PATCH is answered by 500 or cut off (`shouldRetry` knows refused connections
@@ -340,6 +342,11 @@ def _create(api: Api, *objects: Any) -> None:
                 f"{thing['kind']} {thing['metadata']['name']} could not be created ({status}): {said}",
                 "This is a defect of seatrial or of what amended the control plane.",
             )
+
+
+def _with_authority(thing: Any, certificate: Path) -> Any:
+    bundle = base64.b64encode(certificate.read_bytes()).decode()
+    return json.loads(json.dumps(thing).replace(CA_BUNDLE, bundle))
 
 
 def _plural(kind: str) -> str:

@@ -1,0 +1,284 @@
+"""Kueue's controllers: what they write for a Job, in which order, and how their one bucket holds them back.
+
+Facts (Kueue v0.16.1): pkg/controller/jobframework/reconciler.go makes at most one step per reconciliation, each a write that
+brings the next event. A Job that is admitted at once costs twelve requests: POST Workload, PATCH its admission, PATCH Job
+(unsuspended), at the end PATCH Finished and PUT without finalizer, and seven events (counted on `local`: docs/stacks/kueue.md).
+All of them, events included, share one bucket (cmd/kueue/main.go sets one RateLimiter for every client).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED
+from seatrial.model.plan import Scalar, Workload
+from seatrial.model.units import MINUTE, SECOND
+from seatrial.sim import pods as pod_state
+from seatrial.sim.api import Client
+from seatrial.sim.processes import Process, Processes
+from seatrial.sim.workqueue import WorkQueue
+from seatrial.sim.world import Sim
+from seatrial.stacks.kueue.parts import (
+    RECONCILE,
+    UPDATES_BATCHED,
+    WATCH_LAG,
+    WEBHOOK,
+    Entry,
+    Events,
+    QueueStatus,
+    Writer,
+)
+from seatrial.stacks.kueue.scheduling import QuotaScheduler
+
+WORKERS = 5  # groupKindConcurrency of Jobs and of Workloads in the shipped configuration
+UNGATED_TOGETHER = 8  # pkg/util/parallelize: maxParallelism
+REQUEUE_FIRST, REQUEUE_MOST = 1 * MINUTE, 60 * MINUTE  # requeuingStrategy: backoffBaseSeconds, backoffMaxSeconds
+START, RUNS, RECOVERY = "WaitForStart", "Started", "WaitForRecovery"  # reasons of PodsReady
+
+
+class KueueModel:
+    def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
+        self._sim, self._kernel = sim, sim.kernel
+        self._processes = Processes(sim.kernel, sim.api)
+        client = Client("kueue", float(settings["qps"]), float(settings["burst"]))
+        self._writer = Writer(client)
+        self._events = Events(sim, client)
+        self._waits = bool(settings["wait-for-pods-ready"])
+        self._timeout = int(settings["pods-ready-timeout"])
+        self._entries: dict[int, Entry] = {}
+        self._scheduler = QuotaScheduler(
+            sim, self._processes, self._writer, self._events, settings, self._admitted, self._refused
+        )
+        self._status = QueueStatus(sim, self._processes, client, self._scheduler.counts)
+        self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
+        self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)
+        self._gates: dict[int, list[int]] = {}  # workload → pods that wait for their node
+        self._stages = sim.ledger.number
+        sim.when_completed.append(self._job_complete)
+        sim.when_deleted.append(self._job_deleted)
+        sim.jobs.when_written.append(self._job_written)
+        sim.jobs.pod_webhooks = 2 * WEBHOOK
+        if self._scheduler.topology:
+            sim.gated = self._gate
+
+    # what happens on the server
+
+    def created(self, number: int, workload: Workload) -> None:
+        requests = {name: amount * workload.pods for name, amount in workload.shape.requests.items()}
+        key = (-workload.shape.priority, self._kernel.now // SECOND)
+        self._entries[number] = Entry(number, workload, requests, key)
+        self._sim.jobs.add(number, workload, suspended=True)
+        self._job_changed(number)
+
+    def _job_complete(self, number: int) -> None:
+        self._entries[number].complete = True
+        self._job_changed(number)
+
+    def _job_deleted(self, number: int) -> None:
+        self._entries[number].deleted = True
+        self._job_changed(number)
+
+    def _job_written(self, number: int) -> None:
+        """The Job controller notes of every Job that it is suspended. Thousands of Jobs keep it busy with that for minutes, and
+        those that are admitted wait behind."""
+        entry = self._entries[number]
+        if not entry.told:
+            entry.told = True
+            self._sim.ledger.achieved(self._kernel.now)
+        self._job_changed(number)
+
+    def _job_changed(self, number: int) -> None:
+        self._kernel.at(self._kernel.now + WATCH_LAG, self._jobs.add, number)
+
+    def _publish(self, entry: Entry, handle: Callable[[Entry], None]) -> None:
+        """The Workload changed: `handle` is what Kueue's cache and queues make of it."""
+        self._kernel.at(self._kernel.now + WATCH_LAG, self._seen, (entry, handle))
+
+    def _seen(self, change: tuple[Entry, Callable[[Entry], None]]) -> None:
+        entry, handle = change
+        handle(entry)
+        self._status.changed()
+        self._jobs.add(entry.number)
+
+    def _reached(self, number: int, stage: str) -> None:
+        if not self._sim.ledger.has_reached(number, self._stages[stage]):
+            self._sim.ledger.move(self._kernel.now, number, self._stages[stage])
+
+    # the Job's reconciler: one step at a time
+
+    def _reconcile(self, number: int) -> Process:
+        yield RECONCILE
+        entry = self._entries.get(number)
+        if entry is None:
+            return
+        if entry.deleted:
+            yield from self._let_go(entry)
+        elif not entry.exists:
+            yield from self._create(entry)
+        elif entry.finished:
+            self._events.of(entry)
+            yield from self._remove_finalizer(entry)
+        elif entry.complete:
+            yield from self._finish(entry)
+        elif self._reclaimable(entry) != entry.reclaimed:
+            yield from self._writer.workload()
+            entry.reclaimed = self._reclaimable(entry)
+            self._publish(entry, self._scheduler.reclaim)
+        elif self._waits and self._readiness(entry) != entry.ready:
+            yield from self._tell_ready(entry)
+        elif entry.evicted:
+            yield from self._stop(entry)
+        elif entry.suspended and entry.admitted:
+            yield from self._start(entry)
+
+    def _create(self, entry: Entry) -> Process:
+        yield from self._writer.create_workload()
+        entry.exists = True
+        self._reached(entry.number, QUEUED.name)
+        self._events.of(entry)
+        self._publish(entry, self._scheduler.add)
+
+    def _start(self, entry: Entry) -> Process:
+        yield from self._writer.job()
+        entry.suspended = False
+        self._events.of(entry)
+        self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
+        self._job_changed(entry.number)
+
+    def _finish(self, entry: Entry) -> Process:
+        yield from self._writer.workload()
+        entry.finished = True
+        self._reached(entry.number, RELEASED.name)
+        self._events.of(entry)
+        self._publish(entry, self._scheduler.release)
+
+    def _remove_finalizer(self, entry: Entry) -> Process:
+        if entry.kept:
+            entry.kept = False
+            yield from self._writer.workload()
+            self._publish(entry, self._nothing)
+
+    def _let_go(self, entry: Entry) -> Process:
+        """Its Workload goes with the Job, once its finalizer is off."""
+        if entry.exists and entry.kept:
+            yield from self._remove_finalizer(entry)
+            self._publish(entry, self._gone)
+
+    def _gone(self, entry: Entry) -> None:
+        self._scheduler.forget(entry)
+        self._scheduler.release(entry)
+        self._sim.said.pop(entry.number, None)
+
+    def _nothing(self, entry: Entry) -> None:
+        pass
+
+    def _reclaimable(self, entry: Entry) -> int:
+        """Pods that succeeded, of a Job with more than one (job_controller.go, ReclaimablePods)."""
+        return self._sim.jobs.succeeded(entry.number) if entry.workload.pods > 1 else 0
+
+    # what the scheduler wrote
+
+    def _admitted(self, entry: Entry) -> None:
+        self._reached(entry.number, "quota_reserved")
+        self._reached(entry.number, ADMITTED.name)
+        self._publish(entry, self._nothing)
+        if self._waits:
+            due = entry.admitted_at // SECOND * SECOND + self._timeout
+            self._kernel.at(due, self._time_out, (entry, entry.admitted_at))
+
+    def _refused(self, entry: Entry) -> None:
+        self._publish(entry, self._scheduler.updated)
+
+    # waitForPodsReady
+
+    def _readiness(self, entry: Entry) -> str:
+        """jobframework/reconciler.go, generatePodsReadyCondition."""
+        if not entry.admitted:
+            return START
+        if self._sim.jobs.ready(entry.number) >= entry.workload.pods:
+            return RUNS
+        return RECOVERY if entry.ready in (RUNS, RECOVERY) else START
+
+    def _tell_ready(self, entry: Entry) -> Process:
+        readiness = self._readiness(entry)
+        yield from self._writer.workload()
+        entry.ready = readiness
+        self._publish(entry, self._ready_seen)
+        if readiness == RECOVERY:  # recoveryTimeout is the same by default
+            self._kernel.at(self._kernel.now + self._timeout, self._time_out, (entry, entry.admitted_at))
+
+    def _ready_seen(self, entry: Entry) -> None:
+        if self._waits:
+            self._scheduler.set_ready(entry, entry.ready == RUNS)
+
+    def _time_out(self, admission: tuple[Entry, int]) -> None:
+        entry, admitted_at = admission
+        if (
+            entry.admitted_at == admitted_at
+            and entry.ready != RUNS
+            and not (entry.complete or entry.deleted or entry.evicted)
+        ):
+            self._processes.start(self._evict(entry))
+
+    def _evict(self, entry: Entry) -> Process:
+        """It goes back into the queue by the time of its eviction, after a wait that doubles each time."""
+        entry.requeues += 1
+        wait = min(REQUEUE_FIRST << (entry.requeues - 1), REQUEUE_MOST)
+        yield from self._writer.workload()
+        entry.evicted = True
+        entry.key = (entry.key[0], self._kernel.now // SECOND)
+        entry.requeue_at = (self._kernel.now + wait) // SECOND * SECOND
+        self._events.of(entry)
+        self._publish(entry, self._nothing)
+
+    def _stop(self, entry: Entry) -> Process:
+        """Suspends the Job, resets its start time, restores its template; the quota is free once its pods are gone."""
+        if not entry.suspended:
+            yield from self._writer.job()
+            entry.suspended = True
+            self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
+            yield from self._writer.job_status()
+            self._events.of(entry)
+        yield from self._writer.job()
+        if entry.admitted and not self._sim.jobs.is_active(entry.number):
+            yield from self._writer.workload()
+            entry.admitted_at = -1
+            self._publish(entry, self._scheduler.release)
+            self._kernel.at(entry.requeue_at, self._back, entry)
+
+    def _back(self, entry: Entry) -> None:
+        if not entry.deleted:
+            self._processes.start(self._requeue(entry))
+
+    def _requeue(self, entry: Entry) -> Process:
+        """Two writes of the Workload's reconciler: the wait is over, and it may be queued again."""
+        yield from self._writer.workload(2)
+        self._publish(entry, self._scheduler.add)
+
+    # topology: pods are created behind a gate, and let go with the name of their node
+
+    def _gate(self, pod: int) -> bool:
+        number = self._sim.pods.job[pod]
+        self._gates.setdefault(number, []).append(pod)
+        self._ungater.add_after(number, WATCH_LAG + UPDATES_BATCHED)
+        return True
+
+    def _ungate(self, number: int) -> Process:
+        topology = self._scheduler.topology
+        entry = self._entries[number]
+        pods = [pod for pod in self._gates.pop(number, []) if self._sim.pods.state[pod] == pod_state.PENDING]
+        if topology is None or not entry.admitted or entry.deleted:
+            return
+        scheduler = self._sim.scheduler
+        nodes = topology.nodes(number)
+        for pod in self._sim.pods_of(number):
+            if pod in scheduler.pinned and self._sim.pods.state[pod] < pod_state.FINISHED:
+                nodes.remove(scheduler.pinned[pod])
+        for first in range(0, len(pods), UNGATED_TOGETHER):
+            some = pods[first : first + UNGATED_TOGETHER]
+            yield from self._writer.pods(len(some))
+            for pod in some:
+                if self._sim.pods.state[pod] == pod_state.PENDING and nodes:
+                    scheduler.pinned[pod] = nodes.pop(0)
+                    self._sim.jobs.pod_changed(number)
+                    scheduler.add(pod)

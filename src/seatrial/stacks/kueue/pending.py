@@ -1,0 +1,228 @@
+"""Kueue's queue of pending workloads: a heap of those to be looked at, and aside those that did not fit.
+
+Facts (Kueue v0.16.1, pkg/cache/queue/cluster_queue.go): priority first, then the time of creation (of eviction, if it was evicted
+for not running in time) in whole seconds. Less is "not later", so that among workloads of the same second each counts as less
+than the other, and Go's heap lets the last one pushed rise to the top: within a second, nearly last in, first out.
+
+BestEffortFIFO sets aside what does not fit until something is freed; all of those then go back at once, in the order in which a
+Go map is walked, that is none. StrictFIFO pushes it back, so that the head stays the head.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from random import Random
+
+Key = tuple[int, int]  # minus the priority, whole seconds
+
+
+class GoHeap:
+    """container/heap over keys of which equal ones are each less than the other; `heapq` would keep them in order."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Key, int]] = []
+        self._at: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._at
+
+    def push(self, key: Key, number: int) -> None:
+        self._at[number] = len(self._items)
+        self._items.append((key, number))
+        self._up(len(self._items) - 1)
+
+    def first(self) -> Key:
+        return self._items[0][0]
+
+    def pop(self) -> int:
+        number = self._items[0][1]
+        self.remove(number)
+        return number
+
+    def remove(self, number: int) -> None:
+        """heap.Remove: the last takes its place and moves down, or else up."""
+        place, last = self._at.pop(number), len(self._items) - 1
+        if place != last:
+            self._put(place, self._items[last])
+        self._items.pop()
+        if place != last and not self._down(place):
+            self._up(place)
+
+    def fix(self, number: int) -> None:
+        """heap.Fix: every update of an object in the heap does this."""
+        place = self._at[number]
+        if not self._down(place):
+            self._up(place)
+
+    def _put(self, place: int, item: tuple[Key, int]) -> None:
+        self._items[place] = item
+        self._at[item[1]] = place
+
+    def _swap(self, one: int, other: int) -> None:
+        items = self._items
+        first, second = items[one], items[other]
+        self._put(one, second)
+        self._put(other, first)
+
+    def _up(self, place: int) -> None:
+        items = self._items
+        while place > 0:
+            parent = (place - 1) // 2
+            if items[place][0] > items[parent][0]:
+                break
+            self._swap(parent, place)
+            place = parent
+
+    def _down(self, start: int) -> bool:
+        items, count, place = self._items, len(self._items), start
+        while True:
+            child = 2 * place + 1
+            if child >= count:
+                break
+            if child + 1 < count and items[child + 1][0] <= items[child][0]:
+                child += 1
+            if items[child][0] > items[place][0]:
+                break
+            self._swap(place, child)
+            place = child
+        return place > start
+
+
+class Aside:
+    """Those that did not fit, by key. `renew` lets all of them be taken again, by chance among equals.
+
+    Kueue pushes each of them back into its heap. With thousands that wait and thousands that finish that would be most of a
+    simulation, so nothing is moved here: of every key the first `tried` are those that had their turn.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._keys: list[Key] = []  # in order; each has members
+        self._members: dict[Key, list[int]] = {}
+        self._tried: dict[Key, int] = {}
+        self._at: dict[int, tuple[Key, int]] = {}
+        self._scan = 0  # before this one, all of every key had their turn
+        self._untried = 0
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._at
+
+    @property
+    def untried(self) -> int:
+        return self._untried
+
+    def add(self, number: int, key: Key) -> None:
+        """It has just had its turn."""
+        if key not in self._members:
+            place = bisect_left(self._keys, key)
+            self._keys.insert(place, key)
+            self._scan += place < self._scan
+            self._members[key], self._tried[key] = [], 0
+        members = self._members[key]
+        members.append(number)
+        self._at[number] = (key, len(members) - 1)
+        self._swap(key, self._tried[key], len(members) - 1)
+        self._tried[key] += 1
+
+    def renew(self) -> None:
+        self._scan, self._untried = 0, len(self._at)
+        self._tried = dict.fromkeys(self._members, 0)
+
+    def first(self) -> Key | None:
+        """The key of the one that `pop` gives."""
+        if not self._untried:
+            return None
+        while self._tried[self._keys[self._scan]] == len(self._members[self._keys[self._scan]]):
+            self._scan += 1
+        return self._keys[self._scan]
+
+    def pop(self) -> int:
+        key = self.first()
+        assert key is not None
+        tried, members = self._tried[key], self._members[key]
+        number = members[tried + int(self._random.random() * (len(members) - tried))]
+        self.remove(number)
+        return number
+
+    def remove(self, number: int) -> None:
+        key, place = self._at[number]
+        members, tried = self._members[key], self._tried[key]
+        if place < tried:
+            self._swap(key, place, tried - 1)
+            place = self._tried[key] = tried - 1
+        else:
+            self._untried -= 1
+        self._swap(key, place, len(members) - 1)
+        members.pop()
+        del self._at[number]
+        if not members:
+            gone = bisect_left(self._keys, key)
+            self._keys.pop(gone)
+            self._scan -= gone < self._scan
+            del self._members[key], self._tried[key]
+
+    def _swap(self, key: Key, one: int, other: int) -> None:
+        members = self._members[key]
+        members[one], members[other] = members[other], members[one]
+        self._at[members[one]], self._at[members[other]] = (key, one), (key, other)
+
+
+class Pending:
+    """One ClusterQueue's. `strict` is StrictFIFO."""
+
+    def __init__(self, strict: bool, random: Random) -> None:
+        self._strict = strict
+        self._heap = GoHeap()
+        self._aside = Aside(random)  # inadmissible, or moved back into the heap
+        self._moved = False  # those aside were moved since the last pop
+
+    def __len__(self) -> int:
+        """All that wait."""
+        return len(self._heap) + len(self._aside)
+
+    @property
+    def heads(self) -> bool:
+        return len(self._heap) > 0 or self._aside.untried > 0
+
+    def push(self, number: int, key: Key) -> None:
+        """It is new, or changed so that it may fit now."""
+        self.remove(number)
+        self._heap.push(key, number)
+
+    def updated(self, number: int) -> None:
+        """Its object changed in nothing that matters."""
+        if number in self._heap:
+            self._heap.fix(number)
+
+    def pop(self) -> int:
+        """The head. Among equals, those in the heap came last."""
+        self._moved = False
+        aside = self._aside.first()
+        if aside is not None and (not len(self._heap) or aside < self._heap.first()):
+            return self._aside.pop()
+        return self._heap.pop()
+
+    def put_back(self, number: int, key: Key) -> None:
+        """It could not be admitted."""
+        if self._strict or self._moved:
+            self._heap.push(key, number)
+        else:
+            self._aside.add(number, key)
+
+    def move(self) -> bool:
+        """Something was freed: those aside may be looked at again. Whether there are any."""
+        self._moved = True
+        self._aside.renew()
+        return len(self._aside) > 0
+
+    def remove(self, number: int) -> None:
+        if number in self._heap:
+            self._heap.remove(number)
+        elif number in self._aside:
+            self._aside.remove(number)
