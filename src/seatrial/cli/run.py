@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from seatrial.model.errors import UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
@@ -97,7 +97,9 @@ def run(
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
     if on == "local":
-        _prepare(place)
+        trials, unbuilt = _prepare(place, trials)
+        for line in unbuilt:
+            words.print(line, soft_wrap=True, markup=False)
     interruption.listen()
     try:
         with Progress(len(trials), words) as progress:
@@ -119,7 +121,7 @@ def run(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
         )
         _leave_at_once(result.exit_status)
-    raise typer.Exit(result.exit_status)
+    raise typer.Exit(3 if on == "local" and unbuilt else result.exit_status)
 
 
 def _leave_at_once(status: int) -> NoReturn:
@@ -155,15 +157,30 @@ def _attach(place: Target, trials: Sequence[Trial]) -> Target:
     return prepare(place, trials)
 
 
-def _prepare(place: Target) -> None:
-    """What takes minutes the first time is done before the first trial, with a progress of its own."""
+def _prepare(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[str]]:
+    """What takes minutes the first time is done before the first trial, with a progress of its own. A stack that cannot be built is
+    left out with a line, unless nothing else is left."""
+    from seatrial import stacks
     from seatrial.clusters.local import kept, programs
     from seatrial.clusters.local.binaries import ensure_binaries
 
     if place.cluster:
         kept.find(place.cluster)
-    else:
-        ensure_binaries(programs.CONTROL_PLANE, Path(place.binaries) if place.binaries else None)
+        return list(trials), []
+    binaries = Path(place.binaries) if place.binaries else None
+    ensure_binaries(programs.CONTROL_PLANE, binaries)
+    unbuilt: dict[str, SetupProblem] = {}
+    for name in dict.fromkeys(trial.setup.stack for trial in trials):
+        try:
+            ensure_binaries(stacks.find(name).programs(), binaries)
+        except SetupProblem as problem:
+            unbuilt[name] = problem
+    left = [trial for trial in trials if trial.setup.stack not in unbuilt]
+    if unbuilt and not left:
+        raise next(iter(unbuilt.values()))
+    return left, [
+        f"the stack '{name}' is left out: {problem.message} ({problem.remedy})" for name, problem in unbuilt.items()
+    ]
 
 
 def _default_out(name: str) -> Path:

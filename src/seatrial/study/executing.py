@@ -50,7 +50,7 @@ def _run_here(trials: Sequence[Trial], out: Path, listener: Listener) -> Iterato
         if interruption.wanted:
             return
         listener.started(trial.name)
-        outcome = run_trial(trial, out / "trials" / trial.name, listener.update)
+        outcome = run_trial(trial, out / "trials" / trial.name, listener.update, alone=len(trials) == 1)
         listener.ended(trial.name, outcome.outcome, outcome.figures)
         yield outcome
 

@@ -38,7 +38,7 @@ class StudyResult:
         lines = []
         for outcome in self.outcomes:
             lines += [f"{outcome.trial}: {line}" for line in outcome.failed_expectations]
-            if outcome.outcome != "completed" and not outcome.expects_outcome:
+            if outcome.outcome != "completed" and not (outcome.expects_outcome and outcome.set_up):
                 lines.append(f"{outcome.trial}: {outcome.outcome}: {outcome.detail}")
         return lines
 
@@ -46,6 +46,8 @@ class StudyResult:
     def exit_status(self) -> int:
         if self.interrupted:
             return 130
+        if not all(outcome.set_up for outcome in self.outcomes):
+            return 3
         return 1 if self.wrong() else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import gzip
 import json
@@ -14,7 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
-from seatrial.model.errors import UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Submit, Trial, to_json
 from seatrial.model.state import State
@@ -43,10 +44,12 @@ class Outcome:
     figures: dict[str, Any]
     failed_expectations: tuple[str, ...]
     expects_outcome: bool  # an expectation names the outcome, so that any outcome may be right
+    set_up: bool = True  # false: it never began, because what it needs could not be built or started
 
 
-def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
-    """The whole life of a trial; its directory is there, marked `running`, from the first moment."""
+def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> Outcome:
+    """The whole life of a trial; its directory is there, marked `running`, from the first moment. One that cannot be set up
+    raises if it is alone, else it is `failed`: others may still run."""
     directory.mkdir(parents=True)
     started = time.time()
     stack = stacks.find(trial.setup.stack)
@@ -59,10 +62,12 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
     if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
         _write_json(directory / "trial.json", {**record, "outcome": "running"})
     try:
-        ending = _run(cluster, trial, ledger, told, stack.releases(trial.setup.settings))
-    except BaseException:
+        ending, set_up = _run(cluster, trial, ledger, told, stack.releases(trial.setup.settings)), True
+    except BaseException as problem:
         _write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
-        raise
+        if alone or not isinstance(problem, SetupProblem):
+            raise
+        ending, set_up = Ending("failed", f"{problem.message} ({problem.remedy})"), False
     submissions.close()
     ledger.close()
     seal(directory, ledger.nodes)
@@ -89,7 +94,7 @@ def run_trial(trial: Trial, directory: Path, told: Told) -> Outcome:
 
         record["audits"] = audits(directory, record)
     _write_json(directory / "trial.json", record)
-    return _judged(trial, directory, record)
+    return dataclasses.replace(_judged(trial, directory, record), set_up=set_up)
 
 
 def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> Cluster:
