@@ -113,17 +113,18 @@ def test_the_same_seed_gives_the_same_moment(tmp_path: Path) -> None:
 
 @st.composite
 def feasible(draw: st.DrawFn) -> Trial:
-    """Whatever these ask for comes about in the end: every pod fits a node, and gangs come one after another."""
+    """Whatever these ask for comes about in the end: every pod fits a node, and gangs come one after another where the scheduler
+    does not keep them apart."""
     count, cores = draw(st.integers(1, 6)), draw(st.integers(2, 8))
     nodes = [fakes(count, cpu=cores * 1000)]
-    stack = draw(st.sampled_from(["default", "mcad"]))
+    stack = draw(st.sampled_from(["default", "mcad", "kueue", "gang", "fluence", "coscheduling"]))
     steps: list[Step] = []
     for number in range(draw(st.integers(1, 3))):
         shape = PodShape({"cpu": draw(st.integers(1, cores)) * 1000}, tolerations=(Toleration(),))
         seconds = draw(st.sampled_from([0.5, 5, 90, 400]))
         gang = draw(st.booleans())
         pods = draw(st.integers(1, count))
-        many = 1 if gang else draw(st.integers(1, 8))
+        many = 1 if gang and stack not in ("gang", "fluence", "coscheduling") else draw(st.integers(1, 8))
         name = f"load{number}"
         steps.append((Submit(name, many, (pods,), False, shape, int(seconds * SECOND), gang=gang),))
         steps.append((Wait(f"wait{number}", "completed", timeout=24 * HOUR),))
