@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_pods_wait_for_room_and_take_it_when_it_comes(tmp_path: Path) -> None:
     assert [round(t / 11) for t in started] == [0, 0, 1, 1, 2, 2]
 
 
+def test_the_scheduler_waits_until_it_has_written_why_a_pod_finds_no_node(tmp_path: Path) -> None:
+    large, small = (PodShape({"cpu": cpu}, tolerations=ANY) for cpu in (9000, 1000))
+    settings = {"kube-scheduler": {"qps": 5, "burst": 5}, "kube-controller-manager": {"qps": 0, "job-syncs": 100}}
+    steps = ((submit(25, shape=large),), (replace(submit(1, shape=small, seconds=1), name="small"),),
+             (Wait("small", "completed", ("small",)),))  # fmt: skip
+    ran = run(trial(*steps, nodes=[fakes(1, cpu=2000)], settings=settings), tmp_path)
+    assert ran.times("scheduled")[0] == pytest.approx((25 - 5) / 5, abs=1)
+
+
 def test_gpus_are_counted_like_any_resource(tmp_path: Path) -> None:
     shape = PodShape({"cpu": 1, "nvidia.com/gpu": 4}, tolerations=ANY)
     nodes = [fakes(2, **{"nvidia.com/gpu": 8})]
@@ -102,8 +112,6 @@ def test_phases_of_a_step_run_side_by_side_and_steps_one_after_another(tmp_path:
 
 
 def test_a_wait_for_one_phase_does_not_wait_for_another(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     slow = replace(submit(3, seconds=500), name="slow")
     quick = replace(submit(3, seconds=1), name="quick")
     ran = run(trial((slow, quick), (Wait("quick", "completed", ("quick",)),)), tmp_path)
@@ -179,8 +187,6 @@ def test_a_gang_runs_only_once_all_its_pods_run_and_begins_again_without_one(tmp
 
 
 def test_a_deleted_workload_frees_its_nodes_and_holds_up_no_wait(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     shape = PodShape({"cpu": 2000}, tolerations=ANY)
     first = replace(submit(1, shape=shape, seconds=10_000), name="first")
     second = replace(submit(1, shape=shape, seconds=1), name="second")

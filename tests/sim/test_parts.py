@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.sim.api import LATENCY, WRITE, ApiServer, Client
+from seatrial.sim.framework import GROUP, POD_BOUND, POD_GONE, ROOM
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import RELIST, Kubelets
 from seatrial.sim.nodes import Nodes, nodes_to_find
@@ -235,6 +236,65 @@ def test_a_pod_that_no_event_helps_is_tried_again_after_five_minutes() -> None:
     assert queue.pop() == -1
     kernel.run(UNSCHEDULABLE_MOST + UNSCHEDULABLE_LOOK + SECOND)
     assert queue.pop() == 0
+
+
+def test_a_pod_is_woken_only_by_what_helps_it() -> None:
+    _, queue = _queue()
+    for pod, helped_by in ((0, ROOM), (1, POD_BOUND | GROUP)):
+        queue.add(pod)
+        assert queue.pop() == pod
+        queue.failed(pod, queue.events, helped_by)
+    queue.moved(POD_GONE)
+    assert [queue.pop(), queue.pop()] == [0, -1]
+    queue.moved(GROUP)
+    assert [queue.pop(), queue.pop()] == [1, -1]
+
+
+def test_what_happens_while_a_pod_is_looked_at_counts_for_it() -> None:
+    _, queue = _queue()
+    for event, comes_back in ((POD_BOUND, -1), (POD_GONE, 0)):
+        queue.add(0)
+        queue.pop()
+        before = queue.events
+        queue.moved(event)
+        queue.failed(0, before, ROOM)
+        assert queue.pop() == comes_back
+        queue.remove(0)
+        queue._away.clear()
+
+
+def test_a_pods_own_room_does_not_wake_it() -> None:
+    _, queue = _queue()
+    for pod in (0, 1):
+        queue.add(pod)
+        queue.pop()
+        queue.failed(pod, queue.events)
+    queue.moved(POD_GONE, but=0)
+    assert [queue.pop(), queue.pop()] == [1, -1]
+
+
+def test_an_activated_pod_leaves_its_back_off_and_is_popped_once() -> None:
+    kernel, queue = _queue()
+    queue.add(0)
+    queue.pop()
+    queue.failed(0, queue.events)
+    queue.moved()
+    assert queue.activate(0)
+    assert not queue.activate(0)
+    assert [queue.pop(), queue.pop()] == [0, -1]
+    kernel.run(30 * SECOND)
+    assert queue.pop() == -1
+
+
+def test_a_pod_that_failed_keeps_its_place_by_when_it_failed() -> None:
+    kernel, queue = _queue()
+    queue.add(0)
+    queue.pop()
+    queue.failed(0, queue.events)
+    kernel.run(5 * SECOND)
+    queue.add(1)
+    queue.moved()
+    assert [queue.pop(), queue.pop()] == [0, 1]
 
 
 def test_a_deleted_pod_is_never_popped() -> None:

@@ -42,6 +42,10 @@ class Client:
     def limited(self) -> bool:
         return self._interval > 0
 
+    def behind(self, now: int) -> int:
+        """How long a request would wait now."""
+        return max(self._full + self._interval - self._room - now, 0)
+
     def slot(self, now: int) -> int:
         """When the next request may leave; takes that place in the line."""
         interval = self._interval

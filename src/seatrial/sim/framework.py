@@ -47,6 +47,9 @@ class Plugin(Protocol):
     def unreserve(self, pod: int) -> None:
         """The node is given back before it was bound."""
 
+    def held_up(self, delay: int) -> None:
+        """The loop stands still so long (ns, more than a second) because the client's bucket is empty."""
+
     def permit(self, pod: int) -> int:
         """ALLOW, REJECT, or how long (ns) the pod may hold its node and wait for `Scheduler.allow`."""
 
@@ -79,6 +82,9 @@ class PluginBase:
         pass
 
     def unreserve(self, pod: int) -> None:
+        pass
+
+    def held_up(self, delay: int) -> None:
         pass
 
     def permit(self, pod: int) -> int:  # noqa: ARG002

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from seatrial.model.plan import Scalar
-from seatrial.model.units import MICROSECOND
+from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Plugin
 from seatrial.sim.kernel import Do, Kernel
@@ -26,10 +26,11 @@ from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
 from seatrial.sim.queue import Queue
 
 _NO_ROOM, _TIMED_OUT = "no room", "waited too long"
-# Medians from the log of a real one on 8 nodes, two busy cores: from one try to the next 0.19 to 0.30 ms, 0.15 to 0.21 ms from a
-# rejection in permit until the pod's own goroutine has given its node back. Half and twice as much are common.
+# Medians in the log of a real one with 8 nodes on two busy cores: 0.19 to 0.30 ms from one try to the next, and 0.15 to 0.21 ms
+# from a rejection in permit until the pod's own goroutine has given its node back. Half and twice as much are common.
 LOOK = 180 * MICROSECOND  # of a cycle, what a pod costs that is not bound
 PERMIT_WAKES = 130 * MICROSECOND
+LONG_WAIT = 1 * SECOND  # client-go's longThrottleLatency: from here on it logs that it is throttled
 
 
 class _Cycle(NamedTuple):
@@ -137,7 +138,11 @@ class Scheduler:
             plugin.post_filter(pod)
         self._current = -1
         self.queue.failed(pod, cycle.events_before, refused_by.helped_by if refused_by else ROOM)
-        self._tell(cycle._replace(reason=refused_by.reason(pod) if refused_by else _NO_ROOM), self._next)
+        reason = refused_by.reason(pod) if refused_by else _NO_ROOM
+        if cycle.told != reason and (delay := self._client.behind(self._kernel.now)) > LONG_WAIT:
+            for plugin in self._plugins:
+                plugin.held_up(delay)
+        self._tell(cycle._replace(reason=reason), self._next)
 
     def _tell(self, cycle: _Cycle, then: Do) -> None:
         if cycle.told == cycle.reason:

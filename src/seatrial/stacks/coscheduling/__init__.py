@@ -11,8 +11,6 @@ from seatrial.model.settings import Setting
 from seatrial.model.units import SECOND
 from seatrial.stacks.plain import Plain, Settings
 
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-
 
 class Coscheduling(Plain):
     name = "coscheduling"
@@ -68,23 +66,14 @@ class Coscheduling(Plain):
         return amended(plane, settings["coscheduling"])
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        from seatrial.kube.resources import Resource
-        from seatrial.model.labels import WORKLOAD_LABEL
+        from seatrial.stacks.coscheduling.objects import manifests
 
-        made = super().render(workload, labels)
-        if not workload.gang:
-            return made
-        resource = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
-        group = {
-            "apiVersion": resource.api_version,
-            "kind": resource.kind,
-            "metadata": {"name": workload.name, "labels": {**labels, WORKLOAD_LABEL: workload.name}},
-            "spec": {"minMember": workload.pods},
-        }
-        for manifest in made:
-            if manifest.body["kind"] == "Job":
-                manifest.body["spec"]["template"]["metadata"]["labels"][GROUP_LABEL] = workload.name
-        return [Manifest(resource, workload.name, group), *made]
+        return manifests(workload, labels)
+
+    def watches(self) -> Sequence[Any]:
+        from seatrial.stacks.coscheduling.objects import WATCHES
+
+        return WATCHES
 
 
 stack = Coscheduling()

@@ -50,7 +50,7 @@ class Coscheduling(PluginBase):
         self._failed_at: dict[int, int] = {}  # lastFailedSchedulePG
         self._backed_off: dict[int, int] = {}  # backedOffPG: until when
         self._places: dict[int, _Place] = {}
-        self._reason = ""
+        self._reason = ""  # why `pre_filter` turned down the pod whose turn it is, if it did
         sim.when_completed.append(self._forget)
         sim.when_deleted.append(self._forget)
 
@@ -61,6 +61,7 @@ class Coscheduling(PluginBase):
         self._assigned[group] = set()
 
     def _forget(self, group: int) -> None:
+        self._sim.said.pop(group, None)
         for column in (self._made_at, self._known, self._assigned, self._failed_at, self._backed_off):
             column.pop(group, None)
 
@@ -83,13 +84,16 @@ class Coscheduling(PluginBase):
 
     def pre_filter(self, pod: int) -> bool:
         group = self._sim.pods.job[pod]
+        self._reason = ""
         if group not in self._made_at:
             return True
         known, wanted = self._known[group], self._sim.workloads[group].pods
         if self._sim.kernel.now < self._backed_off.get(group, 0):
             self._reason = _RECENT
         elif known < wanted:
-            self._reason = f"{known} of {wanted} siblings"
+            self._reason = (
+                f"cannot find enough sibling pods, current pods number: {known}, minMember of group: {wanted}"
+            )
         else:
             return True
         return False
@@ -110,6 +114,13 @@ class Coscheduling(PluginBase):
         if self._backoff and self._known[group] >= wanted and now >= self._backed_off.get(group, 0):
             self._backed_off[group] = now + self._backoff
         self._failed_at[group] = now
+        name = self._sim.workloads[group].name
+        self._sim.said[group] = self._reason or f"PodGroup {name} gets rejected: one of its pods is unschedulable"
+
+    def held_up(self, delay: int) -> None:
+        said = f"kube-scheduler waits {delay / SECOND:.0f}s to write why a pod is unschedulable: client-side throttling"
+        for group in self._made_at:
+            self._sim.said[group] = said
 
     def permit(self, pod: int) -> int:
         group = self._sim.pods.job[pod]
@@ -120,6 +131,7 @@ class Coscheduling(PluginBase):
         siblings = [sibling for sibling in self._sim.pods_of(group) if sibling != pod]
         if len(assigned) >= self._sim.workloads[group].pods:
             self._failed_at.pop(group, None)
+            self._sim.said.pop(group, None)
             for sibling in siblings:
                 self._sim.scheduler.allow(sibling)
             return ALLOW
