@@ -70,6 +70,7 @@ class Scheduler:
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
         self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
+        self.sends_back: Callable[[], None] = lambda: None  # told whenever a pod comes back from permit
         self.queue = Queue(kernel, self._key, self._wake)
 
     def use(self, *plugins: Plugin) -> None:
@@ -218,6 +219,7 @@ class Scheduler:
         self._release(pod)
         self._pods.state[pod] = PENDING
         self._pods.node[pod] = -1
+        self.sends_back()
         for plugin in self._plugins:
             plugin.unreserve(pod)
         if pod in self._wanted:

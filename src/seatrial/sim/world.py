@@ -95,6 +95,9 @@ class Sim:
         self._running, self._finished = number[RUNNING.name], number[FINISHED.name]
         self._complete, self._deleted = number[COMPLETED.name], number[DELETED.name]
 
+    def _stirs(self) -> None:
+        self.ledger.stirred = self.kernel.now
+
     def stream(self, name: str) -> Random:
         """A random stream of a part's own."""
         return scalars(stream_seed(self.seed, {}, 0, name))
