@@ -1,0 +1,54 @@
+"""The real Coscheduling: gangs come whole, and where none is turned down only the permit wait frees what parts of gangs hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.stacks.coscheduling.processes import CONTROLLER, SCHEDULER
+from tests.conftest import Seatrial
+
+pytestmark = pytest.mark.local
+
+PERMIT_S = 5
+# Four gangs of six pods on eight nodes. The first runs; of what it leaves the others take a part each, and hold it.
+SCENARIO = f"""
+name: half-placed
+nodes: [{{name: fake, count: 8, capacity: {{cpu: 3, memory: 32Gi}}, pods: {{start: 200ms}}}}]
+setups:
+  holding:
+    stack: coscheduling
+    settings: {{coscheduling: {{permit-wait: {PERMIT_S}s, reject-percentage: 100}}}}
+steps:
+  - submit: {{name: fits, gang: true, count: 3, pods: 2, duration: 1s, requests: {{cpu: 2, memory: 50M}}}}
+  - submit: {{name: single, count: 2, duration: 1s, requests: {{cpu: 500m}}}}
+  - wait: {{for: completed, timeout: 30s}}
+  - submit: {{name: crowd, gang: true, count: 4, pods: 6, duration: 1s, requests: {{cpu: 2, memory: 50M}}}}
+  - wait: {{for: completed, timeout: 100s}}
+expect: ["completed == 9"]
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_too() -> None:
+    ensure_binaries((SCHEDULER, CONTROLLER))
+
+
+def test_gangs_come_whole_and_half_placed_ones_are_resolved_by_the_permit_wait(
+    seatrial: Seatrial, tmp_path: Path
+) -> None:
+    (tmp_path / "half-placed.yaml").write_text(SCENARIO)
+    done = seatrial("run", "half-placed.yaml", "--on", "local", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    times = pl.read_csv(tmp_path / "out" / "times.csv").sort("scheduled_s")
+    pods = pl.read_csv(tmp_path / "out" / "pods.csv")
+    bound = pods.group_by("workload").agg(pl.len(), apart=pl.col("bound_s").max() - pl.col("bound_s").min())
+    bound = bound.join(times.select("workload", "size", "phase"), on="workload")
+    assert (bound["len"] == bound["size"]).all()
+    assert bound.filter(pl.col("phase") != "single")["apart"].max() < 2  # type: ignore[operator]
+    crowd = times.filter(pl.col("phase") == "crowd")
+    first, second = crowd["finished_s"][0], crowd["scheduled_s"][1]
+    assert second - first > PERMIT_S - 2, "what the first leaves is held in parts until a permit wait is over"
