@@ -60,6 +60,7 @@ class Watchman:
         self._idle = False  # nothing ran at the last look: silence then is the stack's own
         self._silence = 0  # the longest of that kind
         self._next = 0  # when the state may be asked for again
+        self._many = False  # so many are open that the state is not asked for as long as things happen
         self._first: Clog | None = None  # a knot that is proven while others can still finish
 
     @contextmanager
@@ -97,6 +98,8 @@ class Watchman:
 
     @property
     def _patience(self) -> int:
+        if self._many:
+            return PATIENCE_MOST
         return max(PATIENCE_LEAST, min(SILENCES * self._silence, PATIENCE_MOST))
 
     def _look(self, now: int) -> Clog | None:
@@ -106,7 +109,7 @@ class Watchman:
             return None
         if now - max(ledger.last, self._begun) >= 2 * (self._release + self._patience):
             return self._turns(now)
-        if now - touched < QUIET:
+        if now - touched < (PATIENCE_LEAST if self._many else QUIET):
             return None
         if touched == self._touched:
             return self._over(now) if now >= self._deadline else None
@@ -116,9 +119,12 @@ class Watchman:
         return self._knot(now)
 
     def _ask(self, now: int) -> State:
-        """Asking costs about 10 µs per workload: the more are open, the rarer."""
+        """Asking costs about 10 µs per workload: the more are open, the rarer. Where no knot can be proven it only tells how long
+        to wait; with very many workloads one then waits the longest in any case, and MCAD's 45,000 s of 10,000 gangs take
+        13 s to simulate instead of 360 s."""
         state = self._cluster.state()
         self._next = now + LOOK_EVERY * (1 + len(state.workloads) // OFTEN)
+        self._many = len(state.workloads) > OFTEN and bool(self._releases or not self._gangs)
         return state
 
     def _knot(self, now: int) -> Clog | None:
