@@ -3,15 +3,33 @@ nothing that is only slow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Pause, PodShape, Step, Submit, Toleration, Trial, Wait
+from seatrial import stacks
+from seatrial.model.plan import (
+    Delete,
+    NodeGroup,
+    Nodes,
+    Pause,
+    PodShape,
+    Span,
+    Step,
+    Submit,
+    Toleration,
+    Trial,
+    Wait,
+    Workload,
+)
 from seatrial.model.units import HOUR, MINUTE, SECOND
+from seatrial.sim.framework import POD_GONE, PluginBase
+from seatrial.stacks.plain import Plain, Settings
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
 TWO_CORES = PodShape({"cpu": 2000}, tolerations=(Toleration(),), spread=True)
@@ -75,7 +93,7 @@ def test_a_queue_gets_its_own_time_out_first(tmp_path: Path) -> None:
 
 
 def test_long_runs_and_long_starts_are_no_clog(tmp_path: Path) -> None:
-    slow = NodeGroup("slow", 1, {"cpu": 4000, "memory": GI, "pods": 110}, start=fakes().start)
+    slow = NodeGroup("slow", 1, {"cpu": 4000, "memory": GI, "pods": 110}, start=Span(5 * MINUTE))
     ran = run(trial(*to_the_end(submit(3, seconds=3000)), nodes=[slow]), tmp_path)
     assert ran.ending.outcome == "completed"
 
@@ -105,6 +123,37 @@ def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
     assert "first: clogged, never fits" in note.text
 
 
+class _Fickle(PluginBase):
+    """Holds every pod's node for five seconds and then thinks better of it."""
+
+    helped_by = POD_GONE
+
+    def permit(self, pod: int) -> int:  # noqa: ARG002
+        return 5 * SECOND
+
+
+class _Turns(Plain):
+    name = "turns"
+
+    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
+        sim.scheduler.use(_Fickle())
+        return super().model(sim, settings)
+
+    def releases(self, settings: Settings) -> tuple[int, ...]:  # noqa: ARG002
+        return (5 * SECOND,)
+
+
+def test_taking_turns_in_failing_is_a_livelock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node, two pods: whichever has it gives it back, and the other takes it."""
+    whole = PodShape({"cpu": 3000}, tolerations=(Toleration(),))
+    tried = trial(*to_the_end(submit(2, shape=whole)), nodes=[fakes(1, cpu=3000)])
+    monkeypatch.setattr(stacks, "find", lambda _name: _Turns())
+    ran = run(tried, tmp_path)
+    period = 5 * SECOND + LATEST
+    assert period < clogged(ran, "livelock") - last_move(ran) <= 2 * period
+    assert ran.ending.clog and set(ran.ending.clog.diagnosis.workloads) == {"load-0", "load-1"}
+
+
 def test_the_same_seed_gives_the_same_moment(tmp_path: Path) -> None:
     first, second = (run(KNOTTED, tmp_path / name).ending.clog for name in "ab")
     assert first and second
@@ -116,7 +165,8 @@ def feasible(draw: st.DrawFn) -> Trial:
     """Whatever these ask for comes about in the end: every pod fits a node, and gangs come one after another where the scheduler
     does not keep them apart."""
     count, cores = draw(st.integers(1, 6)), draw(st.integers(2, 8))
-    nodes = [fakes(count, cpu=cores * 1000)]
+    start = Span(draw(st.sampled_from([0, SECOND, 2 * MINUTE])))
+    nodes = [NodeGroup("fake", count, {"cpu": cores * 1000, "memory": GI, "pods": 110}, start=start)]
     stack = draw(st.sampled_from(["default", "mcad", "kueue", "gang", "fluence", "coscheduling"]))
     steps: list[Step] = []
     for number in range(draw(st.integers(1, 3))):

@@ -104,9 +104,8 @@ class SimCluster:
                 self._sim.delete(number)
 
     def state(self) -> State:
-        state = self._sim.state()
         quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
-        return state if quota is None else dataclasses.replace(state, quota=quota)
+        return dataclasses.replace(self._sim.state(), quota=quota)
 
     def target(self) -> dict[str, Any]:
         return {}

@@ -23,7 +23,7 @@ from seatrial.model.lifecycle import (
     SUBMITTED,
 )
 from seatrial.model.load import Load
-from seatrial.model.plan import Amounts, NodeGroup, Scalar, Span, Workload
+from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import SECOND
@@ -66,7 +66,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
-        self.scheduler = Scheduler(kernel, self.api, self.nodes, self.pods, settings["kube-scheduler"], self._bound)
+        self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = Jobs(
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
         )  # fmt: skip
@@ -79,7 +79,6 @@ class Sim:
             False
         )  # new pods that a stack hands to the scheduler itself, later
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
-        self.quota: Callable[[], Amounts | None] = lambda: None  # what the stack admits in all
         self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
         self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = Client("seatrial", client_rate or FASTEST, 1)
@@ -106,6 +105,7 @@ class Sim:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
         self.scheduler = made = kind(self.kernel, self.api, self.nodes, self.pods, settings, self._bound)
+        made.sends_back = self._stirs
         return made
 
     # nodes
@@ -204,7 +204,7 @@ class Sim:
         open_ones = [n for n in range(len(self.workloads)) if not any(has_reached(n, end) for end in over)]
         nodes = tuple(self._node_state(node) for node in range(len(self.nodes)))
         workloads = tuple(map(self._workload_state, open_ones))
-        return State(self.kernel.now, nodes, workloads, self.quota(), queued=ADMITTED.name in self.ledger.number)
+        return State(self.kernel.now, nodes, workloads, queued=ADMITTED.name in self.ledger.number)
 
     def _node_state(self, node: int) -> NodeState:
         nodes, group = self.nodes, self.nodes.groups[node]

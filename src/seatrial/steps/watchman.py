@@ -156,8 +156,14 @@ class Watchman:
             workload.runs and now < workload.due + self._patience for workload in state.workloads
         ):
             return None
-        quiet = now - max(self._cluster.ledger.last, self._begun)
-        stirred = self._cluster.ledger.stirred > now - self._release - self._patience
+        ledger = self._cluster.ledger
+        if (
+            any(workload.starting for workload in state.workloads)
+            and now < ledger.touched + self._starting + self._patience
+        ):
+            return None
+        quiet = now - max(ledger.last, self._begun)
+        stirred = ledger.stirred > now - self._release - self._patience
         failing = [workload.name for workload in state.workloads if workload.admitted] if stirred else []
         return self._first or Clog(now, diagnose(state, quiet, self._releases, state.dead, failing), state)
 
