@@ -17,17 +17,15 @@ Facts (Kubernetes 1.36.3, pkg/scheduler):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from seatrial.model.plan import Scalar
-from seatrial.sim.api import WRITE, ApiServer
+from seatrial.sim.api import WRITE
 from seatrial.sim.kernel import Kernel
-from seatrial.sim.nodes import Nodes
-from seatrial.sim.pods import ASSUMED, PENDING, Pods
+from seatrial.sim.pods import ASSUMED, PENDING
 from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, Queue
-from seatrial.sim.scheduler import Scheduler
+from seatrial.sim.scheduler import Around, Scheduler
 
 LONGEST = 5  # failures after which the back-off is at its longest: 1, 2, 4, 8, 10 s
 
@@ -182,23 +180,15 @@ class GroupScheduler(Scheduler):
     `refused(job, fitting)` is called whenever a group could not be placed, `written(job)` when its condition says it is scheduled.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        api: ApiServer,
-        nodes: Nodes,
-        pods: Pods,
-        settings: Mapping[str, Scalar],
-        bound: Callable[[int], None],
-    ) -> None:
-        super().__init__(kernel, api, nodes, pods, settings, bound)
-        queue = _Queue(kernel, self._key, self._wake)
+    def __init__(self, around: Around) -> None:
+        super().__init__(around)
+        queue = _Queue(around.kernel, self._key, self._wake)
         queue.hears = self._changed
         self.queue = queue
         self.needs: Callable[[int], int] = lambda _job: 0
         self.refused: Callable[[int, int], None] = lambda _job, _fitting: None
         self.written: Callable[[int], None] = lambda _job: None
-        self._turns = Turns(kernel, self._wake)
+        self._turns = Turns(around.kernel, self._wake)
         self._unplaced: dict[int, list[int]] = {}  # group → its pods that have no node
         self._alive: dict[int, int] = {}  # group → its pods that have not ended
         self._since: dict[int, int] = {}  # group → when its first pod without a node came

@@ -43,24 +43,27 @@ class _Cycle(NamedTuple):
     reason: str = ""
 
 
+class Around(NamedTuple):
+    """What a scheduler works with."""
+
+    kernel: Kernel
+    api: ApiServer
+    nodes: Nodes
+    pods: Pods
+    settings: Mapping[str, Scalar]
+    bound: Callable[[int], None]
+
+
 class Scheduler:
     """Pods come in by `add`; `bound(pod)` is called when the server has taken the binding."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        api: ApiServer,
-        nodes: Nodes,
-        pods: Pods,
-        settings: Mapping[str, Scalar],
-        bound: Callable[[int], None],
-    ) -> None:
-        self._kernel, self._api, self._nodes, self._pods = kernel, api, nodes, pods
+    def __init__(self, around: Around) -> None:
+        kernel, self._api, self._nodes, self._pods, settings, self._bound = around
+        self._kernel = kernel
         self._client = Client("kube-scheduler", float(settings["qps"]), float(settings["burst"]))
         self._cycle, self._per_node = int(settings["cycle"]), int(settings["cycle-per-node"])
         self._look = min(self._cycle, LOOK)
         self._owed = 0  # time that bindings take from the loop
-        self._bound = bound
         self._plugins: Sequence[Plugin] = ()
         self._busy = False
         self._current = -1  # the pod whose cycle it is

@@ -39,7 +39,7 @@ from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import Kubelets
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
-from seatrial.sim.scheduler import Scheduler
+from seatrial.sim.scheduler import Around, Scheduler
 
 _NO_DELAY = Span()
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
@@ -101,10 +101,10 @@ class Sim:
         """A random stream of a part's own."""
         return scalars(stream_seed(self.seed, {}, 0, name))
 
-    def schedule_with(self, kind: Callable[..., S]) -> S:
+    def schedule_with(self, kind: Callable[[Around], S]) -> S:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
-        self.scheduler = made = kind(self.kernel, self.api, self.nodes, self.pods, settings, self._bound)
+        self.scheduler = made = kind(Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound))
         made.sends_back = self._stirs
         return made
 

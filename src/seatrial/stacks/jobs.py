@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from seatrial.kube.resources import JOBS, SERVICES
+from seatrial.kube.resources import JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, WORKLOAD_LABEL
 from seatrial.model.plan import PodShape, Workload
@@ -19,6 +20,26 @@ def manifests(workload: Workload, labels: Mapping[str, str], scheduler: str = ""
     """A Job; a gang has a headless Service too, by which its pods find each other, as a MiniCluster has."""
     made = [Manifest(JOBS, workload.name, job(workload, labels, scheduler))]
     return [service(workload, labels), *made] if workload.gang else made
+
+
+def in_group(
+    workload: Workload,
+    labels: Mapping[str, str],
+    groups: Resource,
+    spec: Mapping[str, Any],
+    template: Mapping[str, Any],
+) -> list[Manifest]:
+    """A gang's group, made first, and its Job, whose pods name the group by what is put into their template."""
+    made = manifests(workload, labels)
+    if not workload.gang:
+        return made
+    named = [
+        replace(m, body=_merged(m.body, {"spec": {"template": template}})) if m.resource == JOBS else m for m in made
+    ]
+    own = {**labels, WORKLOAD_LABEL: workload.name}
+    meta = {"name": workload.name, "labels": own}
+    group = {"apiVersion": groups.api_version, "kind": groups.kind, "metadata": meta, "spec": spec}
+    return [Manifest(groups, workload.name, group), *named]
 
 
 def service(workload: Workload, labels: Mapping[str, str]) -> Manifest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from seatrial.kube.resources import PODS, Resource
 from seatrial.kube.shapes import Pod
@@ -19,20 +18,8 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 def manifests(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
     """A gang has a PodGroup, made first: a pod whose group is not there is turned down in permit."""
-    made = jobs.manifests(workload, labels)
-    if not workload.gang:
-        return made
-    for manifest in made:
-        if manifest.resource.kind == "Job":
-            template: dict[str, Any] = manifest.body["spec"]["template"]
-            template["metadata"]["labels"] = {**template["metadata"]["labels"], GROUP_LABEL: workload.name}
-    group = {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {"name": workload.name, "labels": {**labels, WORKLOAD_LABEL: workload.name}},
-        "spec": {"minMember": workload.pods},
-    }
-    return [Manifest(POD_GROUPS, workload.name, group), *made]
+    template = {"metadata": {"labels": {GROUP_LABEL: workload.name}}}
+    return jobs.in_group(workload, labels, POD_GROUPS, {"minMember": workload.pods}, template)
 
 
 def see_pod_and_why(observer: Observer, stamp: int, event: str, pod: Pod) -> None:

@@ -18,12 +18,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seatrial.model.plan import Scalar, Workload
-from seatrial.sim.api import GET, WRITE, ApiServer, Client
+from seatrial.sim.api import GET, WRITE, Client
 from seatrial.sim.framework import ALLOW, GROUP, POD_GONE, PluginBase
-from seatrial.sim.kernel import Kernel
-from seatrial.sim.nodes import Nodes
-from seatrial.sim.pods import FINISHED, Pods
-from seatrial.sim.scheduler import Scheduler
+from seatrial.sim.pods import FINISHED
+from seatrial.sim.scheduler import Around, Scheduler
 from seatrial.sim.world import Sim
 from seatrial.stacks.fluence import ALL, EARLY_FREE, LEAK, SHARED_NODE, SLOW_SORT
 from seatrial.stacks.fluence.fluxion import Fluxion, slot_of
@@ -36,19 +34,11 @@ READS = 2  # of PodGroups, per comparison of two pods
 class FluenceScheduler(Scheduler):
     """Looks at one node only: the one that the plugin names."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        api: ApiServer,
-        nodes: Nodes,
-        pods: Pods,
-        settings: Mapping[str, Scalar],
-        bound: Callable[[int], None],
-    ) -> None:
-        super().__init__(kernel, api, nodes, pods, settings, bound)
+    def __init__(self, around: Around) -> None:
+        super().__init__(around)
         self.named: Callable[[int], int] = lambda _pod: -1
         self.slow_sort = False
-        self._reading = Client("fluence-reads", float(settings["qps"]), float(settings["burst"]))
+        self._reading = Client("fluence-reads", float(around.settings["qps"]), float(around.settings["burst"]))
 
     def _pick(self, pod: int) -> int:
         node, nodes = self.named(pod), self._nodes

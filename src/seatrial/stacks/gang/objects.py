@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -24,24 +23,9 @@ SCHEDULED_CONDITION = "PodGroupScheduled"
 
 def manifests(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
     """A gang has a PodGroup, made first: pods whose group is not there would wait until it is."""
-    made = jobs.manifests(workload, labels)
-    if not workload.gang:
-        return made
-    for manifest in made:
-        if manifest.resource.kind == "Job":
-            template: dict[str, Any] = manifest.body["spec"]["template"]
-            template["spec"]["schedulingGroup"] = {"podGroupName": workload.name}
-    return [_pod_group(workload, labels), *made]
-
-
-def _pod_group(workload: Workload, labels: Mapping[str, str]) -> Manifest:
-    body = {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {"name": workload.name, "labels": {**labels, WORKLOAD_LABEL: workload.name}},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": workload.pods}}},
-    }
-    return Manifest(POD_GROUPS, workload.name, body)
+    spec = {"schedulingPolicy": {"gang": {"minCount": workload.pods}}}
+    template = {"spec": {"schedulingGroup": {"podGroupName": workload.name}}}
+    return jobs.in_group(workload, labels, POD_GROUPS, spec, template)
 
 
 class _Status(Shape):
