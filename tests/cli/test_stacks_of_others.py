@@ -105,7 +105,9 @@ def test_it_is_compared_with_ours_on_any_scenario(seatrial: Seatrial, installed:
 def test_where_it_cannot_run_is_said_with_the_stacks_that_can(seatrial: Seatrial, installed: Path) -> None:
     done = seatrial("run", "many-small-jobs", "--stack", "drydock", "--on", "local", PYTHONPATH=str(installed))
     assert done.returncode == 3
-    assert "the stack 'drydock' does not run on local, only on sim; stacks that can: coscheduling, default" in done.stderr
+    assert (
+        "the stack 'drydock' does not run on local, only on sim; stacks that can: coscheduling, default" in done.stderr
+    )
 
 
 def test_a_broken_package_hides_no_other_stack(seatrial: Seatrial, installed: Path) -> None:
