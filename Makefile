@@ -15,7 +15,7 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/seatrial cluster build --peers  # ten minutes the first time, nothing afterwards
-	$(BIN)/pytest
+	$(BIN)/pytest --durations=15
 
 check: $(STAMP)
 	$(BIN)/ruff check .
