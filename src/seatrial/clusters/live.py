@@ -18,6 +18,7 @@ import msgspec
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.standing import state_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.errors import read_status
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
@@ -26,8 +27,8 @@ from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Manifest, Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import Amounts, Delete, NodeGroup, Nodes, Trial, Workload
-from seatrial.model.state import NodeState, State, WorkloadState
+from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
 from seatrial.observe.observer import Observer, Watch
@@ -167,60 +168,12 @@ class LiveCluster:
                     await self.client.delete(resource, name, self.namespace)  # gone already is fine
 
     def state(self) -> State:
-        """From what the watches showed."""
-        observer, number = self.observer, self.ledger.number
-        ended = [number[stage] for stage in ("completed", "failed", "deleted")]
-        open_ones = {
-            n for n in range(len(self._workloads)) if not any(self.ledger.has_reached(n, end) for end in ended)
-        }
-        places: dict[int, list[int]] = {n: [] for n in open_ones}
-        counted = {n: [0, 0, 0, 0] for n in open_ones}  # running, waiting, finished, when the last began to run
-        names = list(self._node_groups)
-        index = {observer.nodes[name]: place for place, name in enumerate(names)}
-        used: list[dict[str, int]] = [{} for _ in names]
-        for pod in observer.pods.values():
-            owner = self.ledger.pod_workload[pod]
-            reached = observer.reached(pod)
-            if owner not in open_ones:
-                continue
-            count, place = counted[owner], index.get(observer.places.get(pod, -1))
-            if number["finished"] in reached:
-                count[2] += 1
-            elif place is None:
-                count[1] += number["scheduled"] not in reached
-            else:
-                places[owner].append(place)
-                if number["running"] in reached:
-                    count[0] += 1
-                    count[3] = max(count[3], observer.seen[pod, number["running"]])
-                for resource, amount in {**self._workloads[owner].shape.requests, "pods": 1}.items():
-                    used[place][resource] = used[place].get(resource, 0) + amount
-        nodes = tuple(self._node_state(name, used[place]) for place, name in enumerate(names))
-        workloads = tuple(self._workload_state(n, tuple(places[n]), counted[n]) for n in sorted(open_ones))
         quota = self.stack.quota(self.trial.setup.settings, self._capacity())
-        return State(
-            self.now(), nodes, workloads, quota, tuple(observer.troubles), "admitted" in number, tuple(self.dead())
-        )
+        return state_of(self.now(), self.observer, self._workloads, self._node_groups, self._closed, quota, self.dead())
 
     def dead(self) -> list[str]:
         """What should run and does not, as far as that is ours to know."""
         return []
-
-    def _node_state(self, name: str, used: Amounts) -> NodeState:
-        group = self._node_groups[name]
-        free = {resource: amount - used.get(resource, 0) for resource, amount in group.capacity.items()}
-        return NodeState(name, group.name, group.capacity, free, name not in self._closed, group.labels, group.taints)
-
-    def _workload_state(self, number: int, places: tuple[int, ...], counted: list[int]) -> WorkloadState:
-        workload, ledger = self._workloads[number], self.ledger
-        running, waiting, finished, began = counted
-        admitted = ledger.number.get("admitted")
-        return WorkloadState(
-            number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
-            workload.duration, ledger.stage_of(number), self.observer.seen.get((number, ledger.number["submitted"]), 0),
-            admitted is None or ledger.has_reached(number, admitted),
-            places, 0, running, waiting, finished, self.observer.said.get(number, ""), began + workload.duration if running else 0,
-        )  # fmt: skip
 
     def target(self) -> dict[str, Any]:
         return {}

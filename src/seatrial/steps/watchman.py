@@ -20,13 +20,14 @@ from seatrial.clog import Diagnosis, diagnose, knot
 from seatrial.model.interfaces import Cluster
 from seatrial.model.plan import NodeGroup, Trial
 from seatrial.model.state import State
-from seatrial.model.units import SECOND
+from seatrial.model.units import MINUTE, SECOND
 
 LOOK_EVERY = 1 * SECOND
 QUIET = 1 * SECOND  # nothing recorded for so long: worth asking for the state
 # How long those who could act may take: at least kube-scheduler's longest back-off (10 s, looked at once a second) and a little,
 # at most what keeps a clog's report within half a minute of the last thing that could move it.
 PATIENCE_LEAST, PATIENCE_MOST = 13 * SECOND, 28 * SECOND
+PULLING = 5 * MINUTE  # what a real node may take to start a pod without anything to be seen
 SILENCES = 3  # times the longest silence so far in which nothing ran
 OFTEN = 2000  # workloads: with fewer the state is asked for every second, with twice as many every other
 
@@ -169,5 +170,7 @@ class Watchman:
 
 
 def _starting(group: NodeGroup) -> int:
-    """What a node of the group takes at most from a bound pod to a running one."""
+    """What a node of the group takes at most from a bound pod to a running one; real ones may have to pull an image."""
+    if group.existing or group.kubelet:
+        return PULLING
     return max(group.create.least, group.create.most) + max(group.start.least, group.start.most)

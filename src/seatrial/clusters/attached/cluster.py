@@ -119,6 +119,8 @@ class AttachedCluster(LiveCluster):
         alike: dict[tuple[tuple[str, int], ...], int] = {}
         for node in nodes:
             amounts = {name: parse_quantity(text, name) for name, text in node.status.allocatable.items()}
+            self.observer.node(node.metadata.name)
+            self._node_groups[node.metadata.name] = NodeGroup("existing", 1, amounts, node.metadata.labels)
             key = tuple(sorted(amounts.items()))
             alike[key] = alike.get(key, 0) + 1
         for key, count in alike.items():
