@@ -248,8 +248,8 @@ class LocalControlPlane:
                 if status == 200:
                     break
             await asyncio.sleep(0.1)
-        if self._supervisor and "kwok" in self.pids:
-            await self._supervisor.replace(self.plane.component("kwok"))
+        if self._supervisor:
+            self._supervisor.renew("kwok")
 
     async def _before_again(self, component: str) -> None:
         """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""

@@ -54,6 +54,7 @@ class _Running:
     spawned: Spawned
     stopping: bool = False
     watched: bool = False  # it was ready once: from then on its end is a death
+    renewed: bool = False  # we end it to have it started anew
     exited: asyncio.Event = field(default_factory=asyncio.Event)
     ports: set[int] = field(default_factory=set)
 
@@ -190,7 +191,7 @@ class Supervisor:
         if running.stopping or self._stopping or not running.watched:
             return
         self._ready[name].clear()
-        restarting = self._report(running, status, last_words(self._log_of(name)))
+        restarting = running.renewed or self._report(running, status, last_words(self._log_of(name)))
         if restarting:
             self._restarting[name] = asyncio.ensure_future(self._again(running))
 
@@ -213,7 +214,7 @@ class Supervisor:
         name = before.component.name
         try:
             while True:
-                await asyncio.sleep(0.05 * 2 ** len(self._ended[name]))
+                await asyncio.sleep(0.05 * 2 ** len(self._ended.get(name, ())))
                 try:
                     return await self._bring_up(before.component, before.binary, again=True)
                 except SetupProblem as problem:
@@ -223,6 +224,13 @@ class Supervisor:
                         return None
         finally:
             self._restarting.pop(name, None)
+
+    def renew(self, name: str) -> None:
+        """Ends it and starts it anew, as if it had died but for the report. One that is being started is new enough."""
+        running = self._running.get(name)
+        if running and running.watched and not running.stopping and not self._stopping:
+            running.renewed = True
+            running.spawned.popen.kill()
 
     async def replace(self, component: Component, binary: Path | None = None) -> None:
         """Stops the component of that name, if it runs, and starts this one instead."""
