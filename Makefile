@@ -14,7 +14,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/seatrial cluster build --peers  # ten minutes the first time, nothing afterwards
+	$(BIN)/seatrial cluster build --peers  # about twenty minutes the first time, nothing afterwards
 	$(BIN)/pytest --durations=15
 
 check: $(STAMP)

@@ -1,7 +1,4 @@
-"""The scenarios that compare stacks are the published experiments, and come out as their mechanisms say.
-
-A scenario loads only where all stacks of its set-ups are there: tests of stacks that this checkout lacks are skipped.
-"""
+"""The scenarios that compare stacks are the published experiments, and come out as their mechanisms say."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from seatrial import stacks
 from seatrial.model.plan import Delete, Nodes, Submit, Trial, Wait
 from seatrial.model.units import SECOND
 from seatrial.scenario import expand, findings_of, parse_sets, read
-from seatrial.study import trials as trials_module
 from seatrial.study.trials import Outcome, run_trial
 
 GPU = "nvidia.com/gpu"
@@ -24,11 +20,6 @@ ENSEMBLE = {
     "kueue-quota": "kueue", "kueue-ready": "kueue", "kueue-tas": "kueue",
     "gang": "gang", "fluence": "fluence", "mcad": "mcad",
 }  # fmt: skip
-MISSING = sorted(set(ENSEMBLE.values()) - set(stacks.names()))
-
-needs_all_stacks = pytest.mark.skipif(bool(MISSING), reason=f"stacks that are not there yet: {', '.join(MISSING)}")
-AUDITED = "analysis.audits" in Path(trials_module.__file__).read_text(encoding="utf-8")
-needs_audits = pytest.mark.skipif(not AUDITED, reason="trials are not audited yet")
 
 
 def trials(name: str, *sets: str, setups: list[str] | None = None, picked: list[str] | None = None) -> list[Trial]:
@@ -102,7 +93,6 @@ def test_honest_16_is_let_go_and_24_clogs_by_aggregate_admission(gpu_requests: A
     assert "one-of-24-0" in document["clog"]["summary"]
 
 
-@needs_audits
 def test_gpu_requests_are_as_expected(gpu_requests: Any) -> None:
     assert [outcome.failed_expectations for outcome, _ in gpu_requests.values()] == [(), ()]
 
@@ -115,7 +105,6 @@ def test_gpu_requests_clog_on_every_stack(stack: str, tmp_path: Path) -> None:
     assert "one-of-24-0" in document["clog"]["summary"]
 
 
-@needs_all_stacks
 def test_the_ensemble_compares_nine_setups_on_the_same_gangs() -> None:
     found = trials("gang-ensemble")
     assert {trial.setup.name: trial.setup.stack for trial in found} == ENSEMBLE
@@ -129,7 +118,6 @@ def test_the_ensemble_compares_nine_setups_on_the_same_gangs() -> None:
     assert plain.setup.settings["kueue"] == by_name["kueue-quota"]["kueue"], "--stack kueue is the plain quota"
 
 
-@needs_all_stacks
 def test_the_ensemble_has_a_shorter_form_and_batches() -> None:
     short = trials("gang-ensemble", "iters=3,duration=5s", setups=["default"])[0].submits()[0]
     assert (short.count, short.duration, short.pace.size) == (15, 5 * SECOND, 15)
@@ -137,8 +125,6 @@ def test_the_ensemble_has_a_shorter_form_and_batches() -> None:
     assert (batches.count, batches.pace.size) == (200, 100)
 
 
-@needs_all_stacks
-@needs_audits
 @pytest.mark.slow
 def test_the_ensemble_comes_out_as_the_mechanisms_say(tmp_path: Path) -> None:
     done = ran(trials("gang-ensemble"), tmp_path)

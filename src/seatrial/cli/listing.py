@@ -51,7 +51,6 @@ def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
         "runs_on": list(getattr(stack, "runs_on", ())),
         "needs": getattr(stack, "needs", ""),
         "verified": getattr(stack, "verified", ""),
-        "groups": list(getattr(stack, "groups", ())),
         "stages": [
             {"name": stage.name, "of": stage.of, "about": stage.about}
             for stage in stack.stages

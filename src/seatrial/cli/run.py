@@ -96,10 +96,11 @@ def run(
     for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
+    unbuilt: list[str] = []
     if on == "local":
         trials, unbuilt = _prepare(place, trials)
-        for line in unbuilt:
-            words.print(line, soft_wrap=True, markup=False)
+    for line in unbuilt:
+        words.print(line, soft_wrap=True, markup=False)
     interruption.listen()
     try:
         with Progress(len(trials), words) as progress:
@@ -121,7 +122,7 @@ def run(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
         )
         _leave_at_once(result.exit_status)
-    raise typer.Exit(3 if on == "local" and unbuilt else result.exit_status)
+    raise typer.Exit(3 if unbuilt else result.exit_status)
 
 
 def _leave_at_once(status: int) -> NoReturn:

@@ -73,7 +73,7 @@ class Stack(Protocol):
         again with the new capacity whenever nodes come or go."""
 
     def programs(self) -> Sequence[Any]:
-        """What it needs built for `local` (model.control_plane.GoBinary), for `cluster build` and `doctor`."""
+        """What it needs built for `local` (model.control_plane.GoBinary), for `cluster build` and before a run."""
 
     def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:
         """The control plane of `local` (model.control_plane.ControlPlane) with this stack in it."""
