@@ -340,7 +340,13 @@ class LiveCluster:
         while True:
             try:
                 # A create of what we have made before would count as done: it carries our mark.
-                if await self.client.find(resource, manifest.name, namespace, shape=Object):
+                there = await self.client.find(resource, manifest.name, namespace, shape=Object)
+                if there and there.metadata.labels.get(STUDY_LABEL) != self.labels[STUDY_LABEL]:
+                    raise SetupProblem(
+                        f"there is a {resource.kind} {manifest.name} that is not ours",
+                        "Remove it, or choose another cluster.",
+                    )
+                if there:
                     await self.client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, namespace)
                 else:
                     await self.client.create(resource, manifest.body, manifest.name, namespace)
