@@ -86,7 +86,7 @@ class Kueue(Plain):
         from seatrial.stacks.kueue.queues import QUEUE, QUEUE_LABEL
 
         body = job(workload, labels)
-        body["metadata"]["labels"] = {**body["metadata"]["labels"], QUEUE_LABEL: QUEUE}
+        body["metadata"]["labels"] = {QUEUE_LABEL: QUEUE, **body["metadata"]["labels"]}
         body["spec"]["suspend"] = True
         made = Manifest(JOBS, workload.name, body)
         return [service(workload, labels), made] if workload.gang else [made]
