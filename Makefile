@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check hunt bench clean
 
 demo: $(STAMP)
 	$(BIN)/seatrial run many-small-jobs -o out/demo --force
@@ -23,6 +23,10 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -m "not slow and not local"
+
+# Cases that nobody has seen yet: what it finds becomes an @example and is then part of `make test`.
+hunt: $(STAMP)
+	$(BIN)/pytest -m "hypothesis and not local" --hypothesis-profile hunt
 
 bench: $(STAMP)
 	@for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark; done

@@ -199,3 +199,13 @@ def test_the_control_plane_serves_pod_groups_and_schedules_them() -> None:
     assert amended.component("kube-apiserver").value("--runtime-config") == "scheduling.k8s.io/v1alpha2=true"
     assert all("GenericWorkload=true" in (value or "") for value in gates.values())
     assert "GangScheduling=true" in (gates["kube-scheduler"] or "")
+
+
+def test_a_group_that_lost_its_only_pod_was_scheduled_once(tmp_path: Path) -> None:
+    """The PodGroup outlives its pods, and its condition is true already: nothing to write the second time."""
+    one_pod_each = [fakes(2, pods=1)]
+    steps = ((submit(2, seconds=5, gang=True),), (Pause("p", 3 * SECOND),), (Nodes("n", "remove", "fake", 1),))
+    ran = run(trial(*steps, (Wait("done", "completed"),), nodes=one_pod_each, stack="gang"), tmp_path)
+    assert (ran.count("lost"), ran.count("completed")) == (1, 2)
+    assert ran.count("scheduled") == 3
+    assert ran.count("group_scheduled") == 2

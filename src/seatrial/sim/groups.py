@@ -239,7 +239,11 @@ class GroupScheduler(Scheduler):
         self._alive[job] -= 1
         self._words.pop(pod, None)
         if not self._alive[job]:
-            for column in (self._alive, self._unplaced, self._since, self._group_words):
+            for column in (
+                self._alive,
+                self._unplaced,
+                self._since,
+            ):  # not its condition: the PodGroup outlives its pods
                 column.pop(job, None)
 
     # the loop
