@@ -21,7 +21,7 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.standing import state_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.errors import read_status
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
+from seatrial.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
 from seatrial.kube.shapes import Condition, Object, Shape, condition
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Manifest, Stack, Tally
@@ -60,6 +60,8 @@ class _Pace:
 class LiveCluster:
     """One trial on one API server. Subclasses say how to get a client (`connect`) and how to leave (`leave`)."""
 
+    plays = True  # the applications on its fake nodes; not where somebody else does
+
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str) -> None:
         self.ledger = ledger
         self.trial, self.stack = trial, stack
@@ -69,6 +71,8 @@ class LiveCluster:
         self.deaths: list[str] = []
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
+        self._problems: list[str] = []  # of what we play
+        self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lag_worst = 0
@@ -111,7 +115,7 @@ class LiveCluster:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
         await self._make_namespace()
-        self._applications = Applications(self.client, self.namespace)
+        self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
         await self._prepare()
@@ -196,7 +200,7 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        if hasattr(self, "_applications"):
+        if self._applications:
             await self._applications.stop()
         await self.leave()
 
@@ -210,7 +214,7 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = [*self._applications.problems] if hasattr(self, "_applications") else []
+        reasons = list(self._problems)
         if self._lag_worst > LAG_MOST:
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
         if any(gap.missed for gap in gaps):
@@ -270,8 +274,6 @@ class LiveCluster:
         number = self.ledger.workload(phase, workload.pods)
         self.observer.workloads[workload.name] = number
         self._workloads.append(workload)
-        if workload.gang:
-            self._applications.joins(number, workload)
         manifests = self.stack.render(workload, self.labels)
         self._names.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
@@ -362,7 +364,7 @@ class LiveCluster:
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
         names = self._groups.setdefault(group.name, [])
-        added = await fakes.create(self.client, group, len(names), self.labels)
+        added = await self._make_nodes(group, len(names))
         for name in added:
             self.observer.node(name)
             self._node_groups[name] = group
@@ -373,11 +375,11 @@ class LiveCluster:
         )
         await self._until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
 
+    async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
+        return await fakes.create(self.client, group, first, self.labels)
+
     async def _all_leased(self) -> bool:
-        """KWOK plays only nodes whose lease it holds."""
-        leases = await self.client.list(LEASES, "kube-node-lease", shape=_Lease, resourceVersion="0")
-        held = {lease.metadata.name for lease in leases.items if lease.spec.holder_identity}
-        return all(name in held for names in self._groups.values() for name in names)
+        return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
 
     async def _until(self, holds: Any, what: str, remedy: str) -> None:
         until = time.monotonic() + READY_WITHIN_S
@@ -410,11 +412,12 @@ class LiveCluster:
         pods = wanted.resource == PODS
 
         def handle(stamp: int, event: str, thing: Any) -> None:
+            if pods and self._applications:
+                self._applications.sees(event, thing)
             if thing is not None:
                 wanted.handle(self.observer, stamp, event, thing)
                 if pods:
                     self.ledger.stirred = stamp - self.observer.epoch
-                    self._applications.sees(event, thing)
 
         try:
             await watch(
@@ -436,10 +439,7 @@ class LiveCluster:
         """What this trial made, on a cluster that stays."""
         with contextlib.suppress(ApiProblem):
             await self.client.delete(NAMESPACES, self.namespace)
-        for names in self._groups.values():
-            for name in names:
-                await self.client.delete(NODES, name)
-        for resource in self.prepared:
+        for resource in (NODES, *self.prepared):
             await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 
 
@@ -455,11 +455,3 @@ class _Conditions(Shape):
 
 class _Conditioned(Object):
     status: _Conditions = msgspec.field(default_factory=_Conditions)
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str = ""
-
-
-class _Lease(Object):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
