@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,7 +166,7 @@ def run_study(
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
-    with disk_problems(out):
+    with directory.disk_problems(out):
         directory.make(out, force)
         study = directory.describe(name, document, trials, asked)
         started = time.time()
@@ -201,21 +200,3 @@ def _jobs(trials: Sequence[Trial]) -> int:
         return 1
     work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
     return usable_cores() if work >= WORTH_A_POOL else 1
-
-
-@contextmanager
-def disk_problems(out: Path) -> Iterator[None]:
-    """A full disk or a directory one may not write is the surroundings' fault, and said so."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise SetupProblem(
-                f"no space left for the study in {out} ({error.strerror}); what was observed until then is kept there",
-                "free some space, or give -o a directory on another disk",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise SetupProblem(
-                f"{error.filename or out} cannot be written ({error.strerror})", "give -o another directory"
-            ) from error
-        raise
