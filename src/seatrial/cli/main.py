@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, compare, doctor, listing, report, run
+from seatrial.cli import clean, compare, doctor, listing, report, run, submit
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -37,6 +37,8 @@ def _top(
 
 
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("templates")(submit.templates)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("stacks")(listing.stacks)

@@ -9,22 +9,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
-
-import msgspec
 
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.standing import state_of
+from seatrial.clusters.submitting import Api, Limit, NoVerdict, in_rounds
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
-from seatrial.kube.errors import read_status
-from seatrial.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
-from seatrial.kube.shapes import Condition, Object, Shape, condition
+from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
-from seatrial.model.interfaces import Manifest, Stack, Tally
+from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
@@ -37,24 +33,10 @@ from seatrial.record.submissions import Submissions
 
 T = TypeVar("T")
 
-READY_WITHIN_S = 120.0
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
 SYNC_WITHIN_S = 60.0
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
-
-
-@dataclass(slots=True)
-class _Pace:
-    """A client that sends no faster than its rate: when the next request may leave."""
-
-    interval: int
-    free: int = 0
-
-    def slot(self, due: int) -> int:
-        at = max(due, self.free)
-        self.free = at + self.interval
-        return at
 
 
 class LiveCluster:
@@ -85,7 +67,7 @@ class LiveCluster:
         self._workloads: list[Workload] = []
         self._closed: set[str] = set()  # nodes that take no pods: cordoned or not ready
         self._node_groups: dict[str, NodeGroup] = {}  # per node
-        self._pace = _Pace(int(SECOND / trial.setup.client.rate) if trial.setup.client.rate else 0)
+        self._limit = Limit.of(trial.setup.client.rate)
         self.client: Client
         self.wall_epoch = 0
 
@@ -114,7 +96,8 @@ class LiveCluster:
     async def up(self) -> None:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
-        await self._make_namespace()
+        await make_namespace(self.client, self.namespace, self.labels)
+        self._through = Api(self.client, self.namespace)
         self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
@@ -248,7 +231,7 @@ class LiveCluster:
         sent: list[int] = []
         async with asyncio.TaskGroup() as group:
             for index in range(load.count):
-                at = self._pace.slot(start + due[index])
+                at = self._limit.slot(start + due[index])
                 wait = at - clock()
                 if wait > 0:
                     await asyncio.sleep(wait / SECOND)
@@ -259,14 +242,8 @@ class LiveCluster:
 
     async def _rounds(self, load: Load, phase: int) -> tuple[int, int]:
         sent: list[int] = []
-        for first in range(0, load.count, load.pace.size):
-            began = clock()
-            async with asyncio.TaskGroup() as group:
-                for index in range(first, min(first + load.pace.size, load.count)):
-                    group.create_task(self._submit(load.item(index), phase, sent))
-            rest = began + load.pace.every - clock()
-            if rest > 0 and first + load.pace.size < load.count:
-                await asyncio.sleep(rest / SECOND)
+        send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
+        await in_rounds(range(load.count), load.pace, self._limit, send)
         return min(sent, default=0), max(sent, default=0)
 
     async def _submit(self, workload: Workload, phase: int, sent: list[int]) -> None:
@@ -279,18 +256,11 @@ class LiveCluster:
         now = clock()
         sent.append(now)
         self.observer.workload(workload.name, "submitted", now, sources.CLIENT)
-        why = ""
-        for manifest in manifests:
-            request = create(manifest.resource, manifest.body, manifest.name, self.namespace, keep=False)
-            try:
-                answer = await self.client.send(request)
-            except (Lost, Unreachable) as error:
-                why = error.message
-                break
-            if not answer.ok:
-                why = read_status(answer.code, answer.body).message or answer.reason
-                break
-        self._submissions.add(number, workload, now - self.observer.epoch)
+        try:
+            why = (await self._through.send(workload, manifests)).refused
+        except (Lost, Unreachable, NoVerdict) as error:
+            why = error.message
+        self._submissions.add(number, workload, now - self.observer.epoch, why)
         self._submissions.flush()
         if why:
             self.observer.failures[why] = self.observer.failures.get(why, 0) + 1
@@ -301,29 +271,11 @@ class LiveCluster:
 
     # set-up
 
-    async def _make_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": self.labels}}
-        await self.client.create(NAMESPACES, body, self.namespace)
-        await self._until(self._has_service_account, "the namespace got no default service account",
-                          "is the controller manager running?")  # fmt: skip
-
-    async def _has_service_account(self) -> bool:
-        return await self.client.find(SERVICE_ACCOUNTS, "default", self.namespace, shape=Object) is not None
-
     async def _prepare(self) -> None:
-        """What the stack needs beside its processes: created, or brought up to date where it is there already. Its
-        controller may need a moment before its webhooks answer."""
-        for manifest in self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace):
-            await self._apply(manifest)
-            if manifest.until:
-                await self._until(partial(self._holds, manifest), f"{manifest.name} is not {manifest.until}",
-                                  f"look into the log of the stack '{self.stack.name}'")  # fmt: skip
-
-    async def _holds(self, manifest: Manifest) -> bool:
-        namespace = self.namespace if manifest.resource.namespaced else ""
-        found = await self.client.find(manifest.resource, manifest.name, namespace, shape=_Conditioned)
-        said = condition(found.status.conditions, manifest.until) if found else None
-        return said is not None and said.status == "True"
+        """What the stack needs beside its processes."""
+        wanted = self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace)
+        self.prepared |= {manifest.resource for manifest in wanted if not manifest.resource.namespaced}
+        await apply(self.client, wanted, self.namespace, self.labels[STUDY_LABEL], self.stack.name)
 
     def _capacity(self) -> dict[str, int]:
         """What the nodes that are there have in all."""
@@ -332,34 +284,6 @@ class LiveCluster:
             for resource, amount in span["capacity"].items() if span["until_ns"] is None else ():
                 capacity[resource] = capacity.get(resource, 0) + amount * span["count"]
         return capacity
-
-    async def _apply(self, manifest: Manifest) -> None:
-        resource = manifest.resource
-        namespace = self.namespace if resource.namespaced else ""
-        if not resource.namespaced:
-            self.prepared.add(resource)
-        until = time.monotonic() + READY_WITHIN_S
-        while True:
-            try:
-                # A create of what we have made before would count as done: it carries our mark.
-                there = await self.client.find(resource, manifest.name, namespace, shape=Object)
-                if there and there.metadata.labels.get(STUDY_LABEL) != self.labels[STUDY_LABEL]:
-                    raise SetupProblem(
-                        f"there is a {resource.kind} {manifest.name} that is not ours",
-                        "Remove it, or choose another cluster.",
-                    )
-                if there:
-                    await self.client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, namespace)
-                else:
-                    await self.client.create(resource, manifest.body, manifest.name, namespace)
-                return
-            except ApiProblem as problem:
-                if problem.code < 500 or time.monotonic() > until:  # 500: a webhook that nobody answers
-                    raise SetupProblem(
-                        f"{resource.kind} {manifest.name} could not be made: {problem.message}",
-                        f"Is the controller of the stack '{self.stack.name}' well? Its log says more.",
-                    ) from problem
-            await asyncio.sleep(0.1)
 
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
@@ -373,20 +297,13 @@ class LiveCluster:
         self._spans.append(
             {"group": group.name, "count": group.count, "capacity": capacity, "from_ns": self.now(), "until_ns": None}
         )
-        await self._until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
+        await until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
 
     async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
         return await fakes.create(self.client, group, first, self.labels)
 
     async def _all_leased(self) -> bool:
         return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
-
-    async def _until(self, holds: Any, what: str, remedy: str) -> None:
-        until = time.monotonic() + READY_WITHIN_S
-        while not await holds():
-            if time.monotonic() > until:
-                raise SetupProblem(f"{what} within {READY_WITHIN_S:.0f} s", remedy)
-            await asyncio.sleep(0.05)
 
     def _end_span(self, group: str) -> None:
         span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
@@ -447,11 +364,3 @@ def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     """uvloop complains with a traceback of its own when a connection is given up during its TLS handshake."""
     if not str(context.get("message", "")).startswith("Fatal error on SSL protocol"):
         loop.default_exception_handler(context)
-
-
-class _Conditions(Shape):
-    conditions: list[Condition] = msgspec.field(default_factory=list)
-
-
-class _Conditioned(Object):
-    status: _Conditions = msgspec.field(default_factory=_Conditions)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from seatrial import __version__
-from seatrial.model.errors import UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Trial, to_json
 
 FORMAT = 1
@@ -86,3 +88,21 @@ def left_behind(out: Path) -> list[str]:
             where = target.get("context") or target.get("cluster")
             lines.append(f"{file.parent.name} left something in {where}; remove it with: seatrial clean -o {out}")
     return lines
+
+
+@contextmanager
+def disk_problems(out: Path) -> Iterator[None]:
+    """A full disk or a directory one may not write is the surroundings' fault, and said so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise SetupProblem(
+                f"no space left for the study in {out} ({error.strerror}); what was observed until then is kept there",
+                "free some space, or give -o a directory on another disk",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise SetupProblem(
+                f"{error.filename or out} cannot be written ({error.strerror})", "give -o another directory"
+            ) from error
+        raise

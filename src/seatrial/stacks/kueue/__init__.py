@@ -101,6 +101,11 @@ class Kueue(Plain):
 
         return watches()
 
+    def queue(self) -> tuple[Any, str] | None:
+        from seatrial.stacks.kueue.queues import LOCAL_QUEUES, QUEUE_LABEL
+
+        return LOCAL_QUEUES, QUEUE_LABEL
+
 
 def _bad_quota(settings: Mapping[str, Any]) -> str | None:
     from seatrial.model.units import parse_quantity
