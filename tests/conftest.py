@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "seatrial"]
 
 
 # What starts processes, of ours or of others: a second or more each, so `make check` leaves them to `make test`.
-PROCESSES = {"attached", "cli", "kube", "local", "runs", "stacks"}
+PROCESSES = {"attached", "cli", "kube", "local", "runs", "stacks", "submit"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -250,6 +250,8 @@ class LiveCluster:
         number = self.ledger.workload(phase, workload.pods)
         self.observer.workloads[workload.name] = number
         self._workloads.append(workload)
+        if workload.interactive:
+            self.observer.interactive.add(workload.name)
         if workload.gang:
             self._applications.joins(number, workload)
         manifests = self.stack.render(workload, self.labels)
