@@ -8,7 +8,11 @@ import sys
 import typer
 
 from seatrial import __version__
+<<<<<<< HEAD
 from seatrial.cli import clean, doctor, listing, report, run, submit
+=======
+from seatrial.cli import clean, compare, doctor, listing, report, run
+>>>>>>> main
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -40,6 +44,7 @@ app.command("run")(run.run)
 app.command("submit")(submit.submit)
 app.command("templates")(submit.templates)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)
