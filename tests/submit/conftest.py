@@ -25,7 +25,9 @@ from seatrial.model.units import MILLISECOND
 T = TypeVar("T")
 
 CLUSTER = "submit-tests"
-NODES = NodeGroup("fake", 4, {"cpu": 64_000, "memory": 2**40, "pods": 500}, start=Span(10 * MILLISECOND, 10 * MILLISECOND))
+NODES = NodeGroup(
+    "fake", 4, {"cpu": 64_000, "memory": 2**40, "pods": 500}, start=Span(10 * MILLISECOND, 10 * MILLISECOND)
+)
 
 
 class Cluster:

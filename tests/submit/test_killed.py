@@ -29,7 +29,20 @@ def test_killed_at_20_random_moments_each_of_500_workloads_is_there_once(cluster
     drawn = random.Random(6)
     moments = sorted(drawn.sample(range(WORKLOADS - 20), KILLS))
     out = tmp_path / "out"
-    begin = [*COMMAND, "submit", "-o", str(out), "-n", str(WORKLOADS), "-p", "5", "--delay", "0.02", "--cluster", CLUSTER]
+    begin = [
+        *COMMAND,
+        "submit",
+        "-o",
+        str(out),
+        "-n",
+        str(WORKLOADS),
+        "-p",
+        "5",
+        "--delay",
+        "0.02",
+        "--cluster",
+        CLUSTER,
+    ]
     command = begin
     killed = 0
     for moment in moments:

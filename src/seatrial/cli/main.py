@@ -8,11 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-<<<<<<< HEAD
-from seatrial.cli import clean, doctor, listing, report, run, submit
-=======
-from seatrial.cli import clean, compare, doctor, listing, report, run
->>>>>>> main
+from seatrial.cli import clean, compare, doctor, listing, report, run, submit
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 

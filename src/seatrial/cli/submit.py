@@ -112,7 +112,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
         cluster=asked["--cluster"] or "", context=asked["--context"] or "", kubeconfig=asked["--kubeconfig"] or ""
     )
     return Wish(
-        submit_of(read, options), target, asked["--stack"] or "default", asked["--project"] or "", read_settings(),
+        submit_of(read, options), target, asked["--stack"] or "", asked["--project"] or "", read_settings(),
         asked, read.text, partial(blame, read),
     )  # fmt: skip
 

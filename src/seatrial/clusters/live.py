@@ -11,8 +11,6 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import msgspec
-
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
@@ -20,8 +18,7 @@ from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.standing import state_of
 from seatrial.clusters.submitting import Api, Limit, NoVerdict, in_rounds
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, STRATEGIC
-from seatrial.kube.shapes import Object
+from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
@@ -45,6 +42,8 @@ _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it c
 class LiveCluster:
     """One trial on one API server. Subclasses say how to get a client (`connect`) and how to leave (`leave`)."""
 
+    plays = True  # the applications on its fake nodes; not where somebody else does
+
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str) -> None:
         self.ledger = ledger
         self.trial, self.stack = trial, stack
@@ -54,6 +53,8 @@ class LiveCluster:
         self.deaths: list[str] = []
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
+        self._problems: list[str] = []  # of what we play
+        self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lag_worst = 0
@@ -97,7 +98,7 @@ class LiveCluster:
         self.client = await self.connect()
         await make_namespace(self.client, self.namespace, self.labels)
         self._through = Api(self.client, self.namespace)
-        self._applications = Applications(self.client, self.namespace)
+        self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
         await self._prepare()
@@ -182,7 +183,7 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        if hasattr(self, "_applications"):
+        if self._applications:
             await self._applications.stop()
         await self.leave()
 
@@ -196,7 +197,7 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = [*self._applications.problems] if hasattr(self, "_applications") else []
+        reasons = list(self._problems)
         if self._lag_worst > LAG_MOST:
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
         if any(gap.missed for gap in gaps):
@@ -252,8 +253,6 @@ class LiveCluster:
         self._workloads.append(workload)
         if workload.interactive:
             self.observer.interactive.add(workload.name)
-        if workload.gang:
-            self._applications.joins(number, workload)
         manifests = self.stack.render(workload, self.labels)
         self._names.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
@@ -291,7 +290,7 @@ class LiveCluster:
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
         names = self._groups.setdefault(group.name, [])
-        added = await fakes.create(self.client, group, len(names), self.labels)
+        added = await self._make_nodes(group, len(names))
         for name in added:
             self.observer.node(name)
             self._node_groups[name] = group
@@ -302,11 +301,11 @@ class LiveCluster:
         )
         await until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
 
+    async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
+        return await fakes.create(self.client, group, first, self.labels)
+
     async def _all_leased(self) -> bool:
-        """KWOK plays only nodes whose lease it holds."""
-        leases = await self.client.list(LEASES, "kube-node-lease", shape=_Lease, resourceVersion="0")
-        held = {lease.metadata.name for lease in leases.items if lease.spec.holder_identity}
-        return all(name in held for names in self._groups.values() for name in names)
+        return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
 
     def _end_span(self, group: str) -> None:
         span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
@@ -332,11 +331,12 @@ class LiveCluster:
         pods = wanted.resource == PODS
 
         def handle(stamp: int, event: str, thing: Any) -> None:
+            if pods and self._applications:
+                self._applications.sees(event, thing)
             if thing is not None:
                 wanted.handle(self.observer, stamp, event, thing)
                 if pods:
                     self.ledger.stirred = stamp - self.observer.epoch
-                    self._applications.sees(event, thing)
 
         try:
             await watch(
@@ -358,10 +358,7 @@ class LiveCluster:
         """What this trial made, on a cluster that stays."""
         with contextlib.suppress(ApiProblem):
             await self.client.delete(NAMESPACES, self.namespace)
-        for names in self._groups.values():
-            for name in names:
-                await self.client.delete(NODES, name)
-        for resource in self.prepared:
+        for resource in (NODES, *self.prepared):
             await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 
 
@@ -369,11 +366,3 @@ def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     """uvloop complains with a traceback of its own when a connection is given up during its TLS handshake."""
     if not str(context.get("message", "")).startswith("Fatal error on SSL protocol"):
         loop.default_exception_handler(context)
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str = ""
-
-
-class _Lease(Object):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)

@@ -29,7 +29,9 @@ class Observer:
         self.workloads: dict[str, int] = {}
         self.pods: dict[str, int] = {}
         self.nodes: dict[str, int] = {}
-        self.interactive: set[str] = set()  # workloads that stay until they are deleted: they have completed when they run
+        self.interactive: set[str] = (
+            set()
+        )  # workloads that stay until they are deleted: they have completed when they run
         self.failures: dict[str, int] = {}  # why workloads could not be submitted → how many
         self.seen: dict[tuple[int, int], int] = {}  # (workload or pod, stage) → ns since the epoch
         self.places: dict[int, int] = {}  # pod → node
@@ -94,9 +96,9 @@ class Observer:
             if node:
                 self.places[pod] = self.node(node)
             self.ledger.move_pod(stamp - self.epoch, pod, number, self.places.get(pod, -1), source=source)
-            if stage == "running" and workload in self.interactive:
-                if self.ledger.has_reached(self.ledger.pod_workload[pod], number):
-                    self.workload(workload, "completed", stamp, source)
+            stays = stage == "running" and workload in self.interactive
+            if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
+                self.workload(workload, "completed", stamp, source)
 
     def pod_gone(self, name: str, stamp: int) -> None:
         """It counts as lost unless it finished, or its workload is over."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from seatrial.kube.resources import CLAIMS, JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
-from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, WORKLOAD_LABEL
+from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, GANG_LABEL, WORKLOAD_LABEL
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
@@ -69,12 +69,13 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
         "completions": workload.pods,
         "backoffLimit": 100,
         "template": {
-            "metadata": {"labels": own, "annotations": ends},
+            "metadata": {"labels": dict(own), "annotations": ends},
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.gang:
         spec["completionMode"] = "Indexed"
+        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods)
         spec["template"]["spec"]["subdomain"] = workload.name
     made: dict[str, Any] = {
         "apiVersion": "batch/v1",

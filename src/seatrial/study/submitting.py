@@ -123,6 +123,7 @@ class Wish:
 def begin(out: Path, wish: Wish, told: Told) -> Sent:
     """Everything that can be wrong is said before anything is made, there or here."""
     _refuse_occupied(out)
+    wish = _of_the_kept(wish)
     stack = stacks.find(wish.stack)
     access = _access(wish.target)
     if command := str(own(wish.settings, "submit", "command")):
@@ -172,17 +173,24 @@ async def _find_out(made: Submission, stack: Stack, access: Access, wish: Wish) 
 
 async def _refuse_stack(client: Client, made: Submission, stack: Stack) -> None:
     """Without its stack every workload would wait for ever, or run without it."""
-    if stack.name == "default":
-        return
-    if not made.target.cluster:
+    if not made.target.cluster and stack.name != "default":
         from seatrial.clusters.attached.inspecting import refuse_stacks
 
         await refuse_stacks(client, {stack.name})
-        return
-    raise SetupProblem(
-        f"the kept cluster '{made.target.cluster}' runs plain Kubernetes, not '{stack.name}'",
-        "leave --stack away, or name a cluster that has it with --context",
-    )
+
+
+def _of_the_kept(wish: Wish) -> Wish:
+    """A kept cluster knows its stack, and with which settings that was started."""
+    if not wish.target.cluster:
+        return dataclasses.replace(wish, stack=wish.stack or "default")
+    there = kept.find(wish.target.cluster).state
+    if wish.stack not in ("", there.stack):
+        raise UsageProblem(
+            f"the kept cluster '{wish.target.cluster}' runs the stack '{there.stack}', not '{wish.stack}'",
+            "leave --stack away, or make a cluster with it: seatrial cluster up NAME --stack",
+        )
+    settings = {**there.settings, **wish.settings}
+    return dataclasses.replace(wish, stack=there.stack, settings=settings)
 
 
 async def _placed(client: Client, made: Submission, stack: Stack) -> Submission:
