@@ -20,7 +20,6 @@ from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecy
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
-from seatrial.record.segments import NODES
 
 TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
 DECIMALS = 6
@@ -144,9 +143,7 @@ def times_parts(seen: Lifecycle, stages: Sequence[str]) -> Iterator[pl.DataFrame
 
 def pods_parts(seen: Lifecycle) -> Iterator[pl.DataFrame]:
     """pods.csv of one trial, in parts."""
-    path = seen.trial.directory / NODES
-    names = path.read_text().splitlines() if path.is_file() else []
-    nodes = pl.DataFrame({"node name": names}, schema={"node name": pl.String}).with_row_index("node")
+    nodes = pl.DataFrame({"node name": seen.nodes}, schema={"node name": pl.String}).with_row_index("node")
     nodes = nodes.with_columns(pl.col("node").cast(pl.Int32))
     workloads = seen.workloads.select(pl.col("number").alias("workload"), pl.col("workload").alias("of"))
     named = seen.pods.join(workloads, on="workload", how="left", maintain_order="left")

@@ -19,7 +19,7 @@ from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.standing import state_of
-from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
+from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.errors import read_status
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
 from seatrial.kube.shapes import Condition, Object, Shape, condition
@@ -31,6 +31,7 @@ from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
+from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -117,6 +118,7 @@ class LiveCluster:
         await self._prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
+        self.observer.wall_epoch = self.wall_epoch
         for span in self._spans:
             span["from_ns"] = 0
         self._began_cpu, self._began_at = time.process_time(), time.monotonic()
@@ -407,21 +409,16 @@ class LiveCluster:
             await asyncio.sleep(0.005)
 
     async def _watch(self, wanted: Watch, state: Watching, selector: str) -> None:
-        pods = wanted.resource == PODS
+        def pod_seen(stamp: int, event: str, pod: Any) -> None:
+            if pod is not None:
+                self.ledger.stirred = stamp - self.observer.epoch
+                self._applications.sees(event, pod)
 
-        def handle(stamp: int, event: str, thing: Any) -> None:
-            if thing is not None:
-                wanted.handle(self.observer, stamp, event, thing)
-                if pods:
-                    self.ledger.stirred = stamp - self.observer.epoch
-                    self._applications.sees(event, thing)
-
+        also = pod_seen if wanted.resource == PODS else None
         try:
-            await watch(
-                self.client, wanted.resource, wanted.shape, handle, state=state,
-                namespace=self.namespace if wanted.resource.namespaced else "",
-                labelSelector=selector if wanted.labelled else "",
-            )  # fmt: skip
+            await follow(
+                self.client, wanted, self.observer, state, also=also, namespace=self.namespace, selector=selector
+            )
         except (ApiProblem, Lost, Unreachable) as error:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
