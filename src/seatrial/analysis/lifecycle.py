@@ -20,7 +20,7 @@ import polars as pl
 
 from seatrial.analysis.directory import TrialRecord, read_submitted
 from seatrial.model.errors import SetupProblem
-from seatrial.model.lifecycle import COMPLETED, LOST, RUNNING, STANDARD, SUBMITTED
+from seatrial.model.lifecycle import COMPLETED, FAILED, LOST, RUNNING, STANDARD, SUBMITTED
 from seatrial.record import merging
 
 FIRST_RUNNING = "first_running"
@@ -95,10 +95,17 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
         errors[stage.name] = _worst_of_pods(pods, pod_errors[stage.name], room)
         if stage.name == RUNNING.name:
             times[FIRST_RUNNING] = first
-    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()})
+    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()}).with_columns(
+        *_completed_by_running(trial), *_refused(trial)
+    )
     notes = (f"{trial.name}: {submitted.note}",) if submitted.note else ()
     errors = {name: error[numbers] for name, error in errors.items()}
-    return Lifecycle(trial, workloads, pods, submitted.first_ns, notes, part.nodes, errors)
+    step = trial.resolution_ns
+    if step > 1:
+        workloads = workloads.with_columns(pl.col(SUBMITTED.name, *times) // step * step)
+        pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
+        errors = {name: error + step for name, error in errors.items()}
+    return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
 
 
 def order_of(trials: Sequence[TrialRecord]) -> list[str]:
@@ -166,6 +173,23 @@ def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> t
     nodes = pl.when(pl.col("node") >= 0).then(pl.col("node")).cast(pl.Int32)
     pods = names.select("pod", "workload", "name").with_columns(pl.Series("node", node)).with_columns(nodes)
     return _with_times(pods, times), errors
+
+
+def _completed_by_running(trial: TrialRecord) -> list[pl.Expr]:
+    """An interactive workload has no end of its own: it has completed when it runs."""
+    interactive = [name for name, phase in trial.phases.items() if phase.get("interactive")]
+    if not interactive:
+        return []
+    runs = pl.when(pl.col("phase").is_in(interactive)).then(RUNNING.name).otherwise(COMPLETED.name)
+    return [runs.alias(COMPLETED.name)]
+
+
+def _refused(trial: TrialRecord) -> list[pl.Expr]:
+    """What the server did not take will not complete."""
+    if FAILED.name not in [stage.name for stage in trial.stages]:
+        return []
+    refused = pl.col("refused").fill_null("") != ""
+    return [pl.when(refused).then(pl.coalesce(FAILED.name, SUBMITTED.name)).otherwise(FAILED.name).alias(FAILED.name)]
 
 
 def _worst_of_pods(pods: pl.DataFrame, errors: _Times, room: int) -> _Times:

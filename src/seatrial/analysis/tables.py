@@ -37,9 +37,9 @@ def write_tables(out: Path) -> list[Path]:
     rows: list[fig.Figures] = []
     sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
-        times = files.enter_context(_whole_file(out / TIMES))
-        pods = files.enter_context(_whole_file(out / PODS))
-        summary = files.enter_context(_whole_file(out / SUMMARY))
+        times = files.enter_context(whole_file(out / TIMES))
+        pods = files.enter_context(whole_file(out / PODS))
+        summary = files.enter_context(whole_file(out / SUMMARY))
         times.write(_header(times_columns(stages)))
         pods.write(_header(pods_columns()))
         for trial in study.trials:
@@ -60,7 +60,7 @@ def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:
     if not rows:
         path.unlink(missing_ok=True)  # an older version of the study may have had it
         return []
-    with _whole_file(path) as file:
+    with whole_file(path) as file:
         sizes_frame(rows).write_csv(file, float_precision=DECIMALS)
     return [path]
 
@@ -200,7 +200,7 @@ def _written(trial: TrialRecord) -> int:
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its place only when all of it is written."""
     part = path.with_name(path.name + ".part")
     try:

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, doctor, listing, report, run
+from seatrial.cli import clean, doctor, listing, plot, report, run, sample
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -37,6 +37,8 @@ def _top(
 
 
 app.command("run")(run.run)
+app.command("sample")(sample.sample)
+app.command("plot")(plot.plot)
 app.command("report")(report.report)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)

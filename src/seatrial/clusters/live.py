@@ -426,7 +426,8 @@ class LiveCluster:
         while True:
             due = clock() + int(LAG_EVERY_S * SECOND)
             await asyncio.sleep(LAG_EVERY_S)
-            self._lag_worst = max(self._lag_worst, clock() - due)
+            self.observer.alive = now = clock()
+            self._lag_worst = max(self._lag_worst, now - due)
             self.ledger.flush()
 
     async def remove_all(self) -> None:

@@ -162,6 +162,7 @@ class Event(Object):
     type: str = ""
     action: str = ""
     event_time: str | None = None
+    deprecated_first_timestamp: str | None = None  # whole seconds: what older senders give instead
     reporting_controller: str = ""
     regarding: Reference = msgspec.field(default_factory=Reference)
 

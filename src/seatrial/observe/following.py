@@ -15,6 +15,7 @@ from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe.observer import Observer, Watch
 
 CATCH_UP = 5 * SECOND  # after a gap: how long what arrives may be old
+STALLED = SECOND  # without a sign of life of our own: what arrived then was not stamped when it did
 MOST_DOUBT = 2**31 - 1  # ms that a record has room for: 24 days
 
 Also = Callable[[int, str, Any], None]
@@ -26,6 +27,8 @@ def doubt(observer: Observer, state: Watching, stamp: int, event: str) -> int:
         begin = state.silent or observer.epoch
     elif state.gaps and stamp < state.gaps[-1].end + CATCH_UP:
         begin = state.gaps[-1].begin
+    elif observer.alive and stamp - observer.alive > STALLED:  # a sleep, or a processor that others had
+        begin = observer.alive
     else:
         return 0
     return int(min(max((stamp - begin) // MILLISECOND, 1), MOST_DOUBT))

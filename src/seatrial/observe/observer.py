@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.kube.resources import JOBS, PODS, Resource
-from seatrial.kube.shapes import Job, Pod, condition, nanoseconds
+from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import sources
@@ -41,6 +41,7 @@ class Observer:
         self.places: dict[int, int] = {}  # pod → node
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
         self.troubles: dict[str, None] = {}  # what a part of the stack says it cannot do
+        self.alive = 0  # when this process was last known to run; 0: nobody looks
         self.doubt = 0  # ms that what is seen now may have been so for: after a gap, or in a list
         self.early: dict[str, list[Callable[[], None]]] | None = (
             None  # what is seen of workloads not known yet, if kept
@@ -136,8 +137,8 @@ class Observer:
 
     def _note(self, said: str | None, thing: int, stage: int) -> None:
         if self.doubt and said:
-            source = sources.EVENT if "." in said else sources.OBJECT
-            self.ledger.note(nanoseconds(said) - self.wall_epoch, thing, stage, source)
+            at, source = sources.said(said)
+            self.ledger.note(at - self.wall_epoch, thing, stage, source)
 
     def _keep(self, workload: str, again: Callable[[], None]) -> None:
         """A watch may be faster than the line in `submitted.jsonl`, which is written after the server's answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.kube.shapes import nanoseconds
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
 
 CLIENT, WATCH, LISTED, AUDIT, OBJECT, EVENT = range(6)
@@ -11,8 +12,9 @@ NAMES = ("client", "watch", "list", "audit", "object", "event")
 
 # Until a run has measured it: what a watch event may be late on a machine that keeps up.
 WATCH_ERROR = 50 * MILLISECOND
-# Objects say whole seconds, cut off. Events have microseconds of whoever sent them, some time after it was so.
-OBJECT_ERROR = SECOND
+# Objects say whole seconds, cut off: what they mean is half a second later, give or take as much. Events have microseconds of
+# whoever sent them, some time after it was so.
+OBJECT_ERROR = SECOND // 2
 EVENT_ERROR = 100 * MILLISECOND
 
 
@@ -24,3 +26,8 @@ def table(watch_error: int | None = None, longest_gap: int = 0, clock_off: int =
         OBJECT_ERROR + clock_off, EVENT_ERROR + clock_off,
     )  # fmt: skip
     return [{"name": name, "error_ns": error} for name, error in zip(NAMES, errors, strict=True)]
+
+
+def said(text: str) -> tuple[int, int]:
+    """A time that an object or event gives, as nanoseconds of the wall clock and the source it is."""
+    return (nanoseconds(text), EVENT) if "." in text else (nanoseconds(text) + OBJECT_ERROR, OBJECT)

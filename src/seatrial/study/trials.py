@@ -54,24 +54,24 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     directory.mkdir(parents=True)
     started = time.time()
     stack = stacks.find(trial.setup.stack)
-    record = _description(trial, stack)
-    _write_json(directory / "trial.json", {**record, "outcome": "running"})
+    record = description(trial, stack)
+    write_json(directory / "trial.json", {**record, "outcome": "running"})
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
     record |= {"target": cluster.target(), "sources": cluster.sources()}
     if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
-        _write_json(directory / "trial.json", {**record, "outcome": "running"})
+        write_json(directory / "trial.json", {**record, "outcome": "running"})
 
     def begun() -> None:
         """So that `seatrial sample` can go on where a killed run stopped."""
         record["wall_epoch_ns"] = cluster.wall_epoch
-        _write_json(directory / "trial.json", {**record, "outcome": "running"})
+        write_json(directory / "trial.json", {**record, "outcome": "running"})
 
     try:
         ending, set_up = _run(cluster, trial, ledger, told, begun, stack.releases(trial.setup.settings)), True
     except BaseException as problem:
-        _write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
+        write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
         if alone or not isinstance(problem, SetupProblem):
             raise
         ending, set_up = Ending("failed", f"{problem.message} ({problem.remedy})"), False
@@ -102,7 +102,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         from seatrial.analysis.audits import audits
 
         record["audits"] = audits(directory, record)
-    _write_json(directory / "trial.json", record)
+    write_json(directory / "trial.json", record)
     return dataclasses.replace(_judged(trial, directory, record), set_up=set_up)
 
 
@@ -122,7 +122,7 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     return AttachedCluster(trial, stack, ledger, submissions, directory)
 
 
-def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
+def description(trial: Trial, stack: Stack) -> dict[str, Any]:
     submits = [phase for step in trial.steps for phase in step if isinstance(phase, Submit)]
     return {
         "format": FORMAT,
@@ -246,7 +246,7 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         wrong = judge(expectation, {**trial.params, **values})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
-    _write_json(directory / "trial.json", record)
+    write_json(directory / "trial.json", record)
     return Outcome(
         trial.name,
         record["outcome"],
@@ -262,7 +262,7 @@ def _write_snapshot(path: Path, state: State) -> None:
     path.write_bytes(gzip.compress(json.dumps(to_json(state)).encode(), mtime=0))
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(value, indent=1) + "\n")
     part.replace(path)
