@@ -20,7 +20,7 @@ from seatrial.model.plan import PodShape, Setup, Submit, Target, Trial
 from seatrial.model.units import SECOND
 from seatrial.record.submissions import Submissions
 from seatrial.study import directory
-from seatrial.study.trials import description, write_json
+from seatrial.study.describing import description, write_json
 
 
 class Load:

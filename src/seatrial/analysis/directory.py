@@ -28,7 +28,7 @@ _DAMAGED = "It was damaged after the run; take it from a backup, or run again."
 
 _SUBMITTED_SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
-    "refused": pl.String,
+    "refused": pl.String, "error_ns": pl.Int64,
 }  # fmt: skip
 
 

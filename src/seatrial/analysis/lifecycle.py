@@ -85,6 +85,7 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
     sizes[numbers] = workloads["pods"].to_numpy()
     times: dict[str, _Times] = {}
     errors = {SUBMITTED.name: np.zeros(room, dtype=np.int64)}
+    errors[SUBMITTED.name][numbers] = workloads["error_ns"].fill_null(0).to_numpy()
     for number, stage in enumerate(trial.stages):
         if stage.name in (SUBMITTED.name, LOST.name):
             continue  # submitted is the client's own word, from submitted.jsonl; only pods are lost

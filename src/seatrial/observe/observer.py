@@ -37,6 +37,7 @@ class Observer:
         self.workloads: dict[str, int] = {}
         self.pods: dict[str, int] = {}
         self.nodes: dict[str, int] = {}
+        self.interactive: set[str] = set()  # they stay until they are deleted: they have completed when they run
         self.failures: dict[str, int] = {}  # why workloads could not be submitted → how many
         self.places: dict[int, int] = {}  # pod → node
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
@@ -115,6 +116,9 @@ class Observer:
                 self.places[pod] = self.node(node)
             self.ledger.move_pod(stamp - self.epoch, pod, number, self.places.get(pod, -1), self.doubt, source)
             self._note(said, pod, number)
+            stays = stage == "running" and workload in self.interactive
+            if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
+                self.workload(workload, "completed", stamp, source, said)
 
     def pod_gone(self, name: str, stamp: int) -> None:
         """It counts as lost unless it finished, or its workload is over."""

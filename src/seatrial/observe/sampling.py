@@ -27,6 +27,7 @@ from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.tailing import Tail
 
+_ENDS = ("completed", "failed", "deleted")
 TICK_S = 0.2  # how often records are written; `kill -9` loses no more
 STEP = SECOND // 2  # by which two clocks must part to be told of
 FOR_EVER = Patience(seconds=10.0**9)  # a follower waits for its API server as long as it takes
@@ -44,7 +45,7 @@ class Wanted:
     namespace: str
     wall_epoch: int
     planned: int
-    interactive: bool  # they have completed when they run
+    interactive: frozenset[str]  # phases whose workloads have completed when they run
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +229,17 @@ class Sampler:
             self.ledger.knows(number, submitted)
             if line.refused:
                 self._refused.add(number)
+            if line.phase in self.wanted.interactive:
+                self.observer.interactive.add(line.workload)
             self.observer.knows(line.workload, number)
 
     def _over(self) -> int:
         counts, number = self.ledger.counts, self.ledger.number
-        ended = counts[number["running"]] if self.wanted.interactive else counts[number["completed"]]
-        return ended + counts[number["failed"]] + counts[number["deleted"]] + len(self._refused) + len(self._gone)
+        ended = sum(counts[number[stage]] for stage in _ENDS)
+        return ended + len(self._refused) + len(self._gone)
 
     def _has_ended(self, number: int) -> bool:
-        ends = ("completed", "failed", "deleted", *(("running",) if self.wanted.interactive else ()))
-        return any(self.ledger.has_reached(number, self.ledger.number[stage]) for stage in ends)
+        return any(self.ledger.has_reached(number, self.ledger.number[stage]) for stage in _ENDS)
 
     def _now(self) -> int:
         return clock() - self.observer.epoch

@@ -22,10 +22,10 @@ from seatrial.model.plan import Target
 from seatrial.observe import sources
 from seatrial.observe.sampling import Sampler, Standing, Wanted
 from seatrial.record import merging
+from seatrial.study.describing import write_json
+from seatrial.study.directory import disk_problems
 from seatrial.study.interrupting import interruption
 from seatrial.study.judging import judge_sampled
-from seatrial.study.running import disk_problems
-from seatrial.study.trials import write_json
 
 Told = Callable[[str, Standing], None]
 
@@ -102,7 +102,7 @@ def _wanted(trial: TrialRecord) -> Wanted:
         trial.directory, trial.stages, stack.watches(), stack.created_as[1], str(target["study"]),
         str(target.get("namespace") or f"seatrial-{target['study']}"), int(document["wall_epoch_ns"]),
         sum(count for count in counts if isinstance(count, int)),
-        bool(trial.phases) and all(phase.get("interactive") for phase in trial.phases.values()),
+        frozenset(name for name, phase in trial.phases.items() if phase.get("interactive")),
     )  # fmt: skip
 
 

@@ -17,18 +17,17 @@ from typing import Any
 from seatrial import stacks
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Cluster, Stack
-from seatrial.model.plan import Expectation, Submit, Trial, to_json
+from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import seal
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.scenario import findings_of
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import Ending, run_steps
+from seatrial.study.describing import description, write_json
 from seatrial.study.interrupting import interruption
 
-FORMAT = 1
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
 
@@ -122,56 +121,6 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     return AttachedCluster(trial, stack, ledger, submissions, directory)
 
 
-def description(trial: Trial, stack: Stack) -> dict[str, Any]:
-    submits = [phase for step in trial.steps for phase in step if isinstance(phase, Submit)]
-    return {
-        "format": FORMAT,
-        "trial": trial.name,
-        "number": trial.number,
-        "scenario": trial.scenario,
-        "on": trial.on,
-        "setup": trial.setup.name,
-        "stack": trial.setup.stack,
-        "params": to_json(trial.params),
-        "repeat": trial.repeat,
-        "seed": trial.seed,
-        "settings": to_json(trial.setup.settings),
-        "client": to_json(trial.setup.client),
-        "stages": [to_json(stage) for stage in stack.stages],
-        "phases": {
-            submit.name: {
-                "count": submit.count,
-                "pods": sorted(set(submit.sizes)),
-                "requests": dict(submit.shape.requests),
-                "declares": None if submit.declares is None else dict(submit.declares),
-                "gang": submit.gang,
-                "duration_ns": submit.duration,
-                "selector": dict(submit.shape.selector),
-                "affinity": to_json(submit.shape.affinity),
-                "tolerations": to_json(submit.shape.tolerations),
-                "priority": submit.shape.priority,
-            }
-            for submit in submits
-        },
-        "groups": {
-            group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
-        },
-        "nodes": [],
-        "sources": [],
-        "detail": "",
-        "notes": [],
-        "submitted": 0,
-        "end_ns": 0,
-        "findings": findings_of(trial),
-        "expect": [],
-        "validity": {"valid": True, "reasons": []},
-        "clog": None,
-        "audits": [],
-        "wall_epoch_ns": 0,
-        "run": {},
-    }
-
-
 def _run(
     cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, begun: Callable[[], None], releases: Sequence[int]
 ) -> Ending:
@@ -260,9 +209,3 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
 def _write_snapshot(path: Path, state: State) -> None:
     """Without a time in its header: the same seed gives the same bytes."""
     path.write_bytes(gzip.compress(json.dumps(to_json(state)).encode(), mtime=0))
-
-
-def write_json(path: Path, value: Any) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=1) + "\n")
-    part.replace(path)
