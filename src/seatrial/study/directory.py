@@ -22,7 +22,7 @@ FORMAT = 1
 _PART = "study.json.part"
 # Everything a study directory holds at its top: what `--force` may remove.
 OURS = (
-    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "report.html",
+    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "errors.csv", "report.html",
     *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals", "sizes") for kind in ("png", "svg", "pdf")),
 )  # fmt: skip
 
