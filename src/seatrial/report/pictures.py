@@ -23,7 +23,7 @@ from seatrial.model.errors import UsageProblem
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
-from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, step_times
+from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, edges_of, step_times
 
 FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
@@ -87,7 +87,7 @@ def _draw_step(left: Any, right: Any, step: Step, setups: Sequence[str]) -> bool
     values = {setup: step.points[setup].joined() for setup in setups if setup in step.points}
     largest = max(float(np.max(np.abs(took))) for _, took in values.values())
     factor, unit = (1000.0, "ms") if largest < 1 else (1.0, "s")
-    edges = _edges([took * factor for _, took in values.values()])
+    edges = edges_of([took * factor for _, took in values.values()], BINS)
     counts = {setup: np.histogram(took * factor, edges)[0] for setup, (_, took) in values.items()}
     _draw_histograms(right, counts, edges, setups)
     submitted = np.concatenate([at for at, _ in values.values()])
@@ -128,16 +128,6 @@ def _draw_histograms(axis: Any, counts: Mapping[str, Counts], edges: Seconds, se
             )  # fmt: skip
     axis.set_xticks(list(ticks), list(ticks.values()))
     axis.set_xlim(0, lane * len(setups))
-
-
-def _edges(values: Sequence[Seconds]) -> Seconds:
-    """Common bins of all set-ups; a step that always takes the same gets room around it."""
-    low = min(float(np.min(v)) for v in values)
-    high = max(float(np.max(v)) for v in values)
-    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
-    if high - low < 1e-9 + abs(high) * 1e-6:
-        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
-    return np.linspace(low, high, BINS + 1)
 
 
 def _marker_area(points: int) -> float:

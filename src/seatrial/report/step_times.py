@@ -80,6 +80,16 @@ def step_times(study: StudyRecord) -> dict[str, StepTimes]:
     }
 
 
+def edges_of(values: Sequence[Seconds], bins: int) -> Seconds:
+    """Common bins of all set-ups; a step that always takes the same gets room around it."""
+    low = min(float(np.min(v)) for v in values)
+    high = max(float(np.max(v)) for v in values)
+    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
+    if high - low < 1e-9 + abs(high) * 1e-6:
+        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
+    return np.linspace(low, high, bins + 1)
+
+
 def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None:
     """Adds one trial to the steps of a picture."""
     present = [name for name in stages if name in seen.workloads.columns]

@@ -54,7 +54,7 @@ function ticksOf(low, high, about) {
   const raw = (high - low) / Math.max(about, 1) || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((one) => one * power >= raw * 0.999) * power;
   const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-12) + 1e-12; n++) found.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-12) + 1e-12; n++) found.push(n * step + 0);
   return { step, values: found };
 }
 
