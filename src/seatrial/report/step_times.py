@@ -6,7 +6,7 @@ the stacks have. Trials of one set-up are pooled; one that is not to be trusted 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,7 +56,7 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-def step_times(study: StudyRecord) -> dict[str, StepTimes]:
+def step_times(study: StudyRecord, read: Callable[[TrialRecord], Lifecycle] = lifecycle) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
     trials = study.trusted
     order = order_of(study.trials)
@@ -66,7 +66,7 @@ def step_times(study: StudyRecord) -> dict[str, StepTimes]:
         steps[kind][WHOLE] = Step(WHOLE, "from submitted to completed", [SUBMITTED.name])
     workloads = 0
     for trial in trials:
-        seen = lifecycle(trial)
+        seen = read(trial)
         workloads += seen.workloads.height
         for kind in KINDS:
             _add(steps[kind], seen, stages[kind])

@@ -59,7 +59,7 @@ def _steps(view: View, chosen: Combination) -> list[Step]:
     trials = view.trusted_at(chosen)
     if not trials:
         return []
-    return list(step_times(dataclasses.replace(view.study, trials=tuple(trials)))["detailed"].steps)
+    return list(step_times(dataclasses.replace(view.study, trials=tuple(trials)), view.seen)["detailed"].steps)
 
 
 def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int32]]) -> dict[str, Any]:

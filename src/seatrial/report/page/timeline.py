@@ -15,7 +15,7 @@ import polars as pl
 
 from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.analysis.lifecycle import Lifecycle
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.record.segments import NODES
 from seatrial.report.page.markup import chart
@@ -79,7 +79,7 @@ def _pods(view: View, trial: TrialRecord) -> int:
 
 
 def _trial(view: View, picked: _Picked) -> dict[str, Any]:
-    trial, seen = picked.trial, lifecycle(picked.trial)
+    trial, seen = picked.trial, view.seen(picked.trial)
     row = view.row_of.get(trial.name, {})
     end_s = max((seen.end_ns - seen.first_ns) / 1e9, 1e-6)
     unit = unit_for(end_s)
@@ -97,6 +97,7 @@ def _trial(view: View, picked: _Picked) -> dict[str, Any]:
         at = frame.select((pl.coalesce(present) - seen.first_ns).clip(lower_bound=0).cast(pl.Float64) / 1e9)
         return ticks(at.to_series().to_numpy(), unit)
 
+    gangs = [name for name, phase in trial.phases.items() if phase.get("gang")]
     clog = trial.document.get("clog") or {}
     group = next((g for g in view.groups if any(r["trial"] == trial.name for r in g.rows)), None)
     words = [trial.setup, in_words(tuple(group.params.items())) if group else ""]
@@ -120,6 +121,7 @@ def _trial(view: View, picked: _Picked) -> dict[str, Any]:
                 "pod_ended": column(pods, FINISHED.name, LOST.name),
                 "pod_lost": pods["gone"].to_numpy().astype(np.int32),
                 "size": workloads["pods"].to_numpy(),
+                "gang": workloads["phase"].is_in(gangs).to_numpy().astype(np.int32),
                 "submitted": column(workloads, SUBMITTED.name),
                 "running": column(workloads, RUNNING.name),
                 "finished": column(workloads, FINISHED.name),

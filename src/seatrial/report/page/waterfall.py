@@ -12,8 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from seatrial.analysis.directory import TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle, deltas, lifecycle, order_of
+from seatrial.analysis.lifecycle import Lifecycle, deltas, order_of
 from seatrial.model.lifecycle import COMPLETED, SUBMITTED
 from seatrial.report.page.markup import chart
 from seatrial.report.page.view import Combination, Section, View, in_words
@@ -47,12 +46,12 @@ def waterfall(view: View) -> Section | None:
     order = order_of(view.study.trials)
     stages = order[: order.index(COMPLETED.name) + 1]
     about = {stage.name: stage.about for trial in view.study.trials for stage in trial.stages}
-    panels = [_panels(view.trusted_at(chosen), stages, about) for chosen in view.combinations]
+    panels = [_panels(view, chosen, stages, about) for chosen in view.combinations]
     if not any(panels):
         return None
     data = {
         "combinations": [in_words(chosen) for chosen in view.combinations],
-        "chosen": _chosen(view.combinations, view.largest),
+        "chosen": view.combinations.index(view.largest),
         "panels": panels,
     }
     return Section(
@@ -65,10 +64,10 @@ def waterfall(view: View) -> Section | None:
     )  # fmt: skip
 
 
-def _panels(trials: Sequence[TrialRecord], stages: Sequence[str], about: dict[str, str]) -> list[dict[str, Any]]:
+def _panels(view: View, chosen: Combination, stages: Sequence[str], about: dict[str, str]) -> list[dict[str, Any]]:
     sums: dict[str, Sums] = {}
-    for trial in trials:
-        sums.setdefault(trial.setup, Sums()).add(lifecycle(trial), stages)
+    for trial in view.trusted_at(chosen):
+        sums.setdefault(trial.setup, Sums()).add(view.seen(trial), stages)
     return [_panel(setup, one, stages, about) for setup, one in sums.items() if one.submitted]
 
 
@@ -84,7 +83,3 @@ def _panel(setup: str, sums: Sums, stages: Sequence[str], about: dict[str, str])
         if name != SUBMITTED.name and name in sums.reached
     ]
     return {"setup": setup, "submitted": sums.submitted, "completed": sums.completed, "rows": rows}
-
-
-def _chosen(combinations: Sequence[Combination], largest: Combination) -> int:
-    return list(combinations).index(largest)

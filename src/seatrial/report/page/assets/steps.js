@@ -31,7 +31,7 @@ charts.steps = async (figure, data) => {
     axis(pen, { left, end: width, top, y }, high, low, factor, factor === 1 ? 's' : 'ms');
     const until = Math.max(...row.of.map((one, n) => columns[`${row.key}.${n}.at`].reduce((a, b) => Math.max(a, b), 0)), 1) * row.unit_at;
     const x = (v) => left + 6 + (v / until) * (split - left - 24);
-    const ticks = ticksOf(0, until, narrow ? 2 : 5);
+    const ticks = timeTicks(0, until, narrow ? 2 : 5);
     pen.textBaseline = 'alphabetic';
     ticks.values.forEach((value) => { pen.textAlign = value ? 'center' : 'left'; pen.fillText(clock(value, ticks.step), x(value), height - 6); });
     const dots = [];

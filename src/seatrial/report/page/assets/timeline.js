@@ -34,9 +34,11 @@ function nodeLanes(c, unit, end) {
       const at = free.length ? free.pop() : used++;
       lane.set(n, at);
       const bound = c.pod_bound[n] * unit, ended = c.pod_ended[n] < 0 ? end : c.pod_ended[n] * unit;
-      const started = c.pod_started[n] < 0 ? ended : c.pod_started[n] * unit;
-      const add = (from, to, kind) => { if (to > from) { list.lane.push(base + at); list.from.push(from); list.to.push(to); list.kind.push(kind); list.owner.push(c.pod_workload[n]); list.pod.push(n); } };
-      add(bound, Math.min(started, ended), HELD);
+      const owner = c.pod_workload[n], whole = c.running[owner] < 0 ? Infinity : c.running[owner] * unit;
+      // A gang runs when all of it does: until then its containers only hold their places.
+      const started = Math.min(Math.max(c.pod_started[n] < 0 ? Infinity : c.pod_started[n] * unit, c.gang[owner] ? whole : 0), ended);
+      const add = (from, to, kind) => { if (to > from) { list.lane.push(base + at); list.from.push(from); list.to.push(to); list.kind.push(kind); list.owner.push(owner); list.pod.push(n); } };
+      add(bound, started, HELD);
       add(started, ended, RUNS);
     }
     rows.push({ name: c.nodes[node], first: base, lanes: Math.max(used, 1) });
@@ -219,7 +221,7 @@ charts.timeline = async (figure, data) => {
     const { canvas, pen } = canvasOf(mainBox, size.width, size.height);
     const first = Math.max(Math.floor(view.top), 0), last = Math.min(Math.ceil(view.top + room() / view.lane) + 1, world.lanes);
     pen.fillStyle = css('--panel'); pen.fillRect(size.gutter, size.top, size.width - size.gutter, room());
-    const ticks = ticksOf(view.from, view.to, size.width < 560 ? 3 : 7);
+    const ticks = timeTicks(view.from, view.to, size.width < 560 ? 3 : 7);
     pen.font = `12px ${css('--sans')}`; pen.textBaseline = 'alphabetic'; pen.textAlign = 'center';
     for (const value of ticks.values) {
       pen.fillStyle = css('--faint'); pen.fillRect(px(value), size.top, 1, room());
@@ -383,9 +385,9 @@ charts.timeline = async (figure, data) => {
   if (data.trials.length > 1) controls.append(select('Trial', data.trials.map((one) => one.label), chosen, async (n) => { chosen = n; await load(); }));
   controls.append(
     choice(['nodes', 'workloads'], 0, (n) => { byNode = n === 0; arrange(); }, 'rows'),
-    button('time +', 'zoom in on the time', () => zoomTime(0.6)), button('time −', 'zoom out of the time', () => zoomTime(1 / 0.6)),
-    button('rows +', 'taller rows', () => zoomRows(1.6)), button('rows −', 'lower rows', () => zoomRows(1 / 1.6)),
-    button('▲', 'rows above', () => move(0, -room() * 0.8)), button('▼', 'rows below', () => move(0, room() * 0.8)),
+    el('span', { class: 'group' }, 'time', button('+', 'zoom in on the time', () => zoomTime(0.6)), button('−', 'zoom out of the time', () => zoomTime(1 / 0.6))),
+    el('span', { class: 'group' }, 'rows', button('+', 'taller rows', () => zoomRows(1.6)), button('−', 'lower rows', () => zoomRows(1 / 1.6)),
+      button('▲', 'rows above', () => move(0, -room() * 0.8)), button('▼', 'rows below', () => move(0, room() * 0.8))),
     button('all', 'show everything', () => { found = -1; reset(); }),
     el('label', {}, el('input', { type: 'search', placeholder: 'find a workload', 'aria-label': 'find a workload', oninput: (event) => find(event.target.value) })),
   );
