@@ -100,7 +100,7 @@ def test_a_wrong_expression_says_where_and_what_to_write(text: str, wrong: tuple
 @pytest.mark.parametrize(
     ("text", "message", "remedy"),
     [
-        ("completed / failed > 1", "division by zero", "guard it"),
+        ("completed / failed > 1", "divides by zero", "guard it"),
         ("p98_s < 3", "unknown name 'p98_s'", "did you mean 'p99_s'?"),
         ("outcome < completed", "compares text with a number", "use == or !="),
         ("outcome + 1 < 3", "cannot calculate with the text 'completed'", "use a number"),
