@@ -1,4 +1,4 @@
-"""`seatrial report`: tables and pictures again, from the study directory alone."""
+"""`seatrial report`: tables, pictures and the page again, from the study directory alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from seatrial.cli import judging
 
 def report(
     out: Path = typer.Argument(..., metavar="OUT", help="A study directory, as `seatrial run -o OUT` made it."),
+    show: bool = typer.Option(False, "--open", help="Show report.html in the browser."),
     baseline: Path | None = judging.BASELINE,
     junit: Path | None = judging.JUNIT,
     summary: Path | None = judging.SUMMARY,
 ) -> None:
-    """Make the tables and pictures of a study again, and print its summary. With one of the options it also judges the study's
-    gates, and ends with status 1 if one does not hold.
+    """Make the tables, pictures and report.html of a study again, and print its summary. With --baseline, --junit or --summary
+    it also judges the study's gates, and ends with status 1 if one does not hold.
 
-    Example: seatrial report out/many-small-jobs --baseline out/last-week --junit gates.xml
+    Example: seatrial report out/many-small-jobs --open
     """
+    import webbrowser
+
     from rich.console import Console
 
     from seatrial.analysis.gates import FAILS, judge
+    from seatrial.report.page import REPORT
     from seatrial.report.terminal import summary_table
     from seatrial.report.writing import write_report
 
@@ -31,6 +35,8 @@ def report(
     summary_table(out, Console())
     for file in files:
         typer.echo(file)
+    if show and not webbrowser.open((out / REPORT).absolute().as_uri()):
+        typer.echo(f"no browser was found; open {out / REPORT} yourself", err=True)
     if baseline or junit or summary:
         verdicts = judge(out, baseline)
         judging.tell(out, verdicts, Console(stderr=True, highlight=False), junit, summary)
