@@ -50,7 +50,7 @@ def _begin(folder: Path, more: str = "") -> subprocess.Popen[str]:
 def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path, number: int) -> None:
     process = _begin(tmp_path)
     os.kill(process.pid, number)
-    output, words = process.communicate(timeout=30)  # benchmarks/interrupt.py says how long it takes
+    output, words = process.communicate(timeout=30)  # benchmarks/interrupting.py says how long it takes
     assert process.returncode == 130, words
     assert "Traceback" not in words
     assert "interrupted" in words
