@@ -140,9 +140,7 @@ def begin(out: Path, wish: Wish, told: Told) -> Sent:
     made = _run(_find_out(made, stack, access, wish))
     with directory.disk_problems(out):
         directory.make(out, force=False)
-        made.directory.mkdir()
-        write_json(made.directory / "trial.json", _trial_json(made, stack))
-        directory.write(out, _study_json(made, wish))
+        directory.write(out, _study_json(made, wish))  # first: from here on it can be taken up again
     return _go_on(made, stack, access, told)
 
 
@@ -291,8 +289,6 @@ def resume(
     _refuse_other_options(out, document, given, template)
     made = _submission(out, document)
     stack = stacks.find(made.stack)
-    if not (made.directory / "trial.json").exists():
-        raise SetupProblem(f"{made.directory} lacks its trial.json", "it was damaged: submit into another OUT")
     return _go_on(made, stack, _access(made.target), told, True, again_if_refused)
 
 
@@ -347,6 +343,8 @@ def _go_on(
     made: Submission, stack: Stack, access: Access, told: Told, resumed: bool = False, again_if_refused: bool = False
 ) -> Sent:
     with directory.disk_problems(made.out), _Alone(made):
+        if not (made.directory / "trial.json").exists():
+            write_json(made.directory / "trial.json", _trial_json(made, stack))
         done = take_up(made.directory, again_if_refused)
         sent = Sent(made.submit.count, len(done.indices) - len(done.refused), Counter(), done.torn)
         sent.refused.update(_without_name(why, _item(made, index).name) for index, why in done.refused.items())
@@ -372,6 +370,7 @@ class _Alone:
         self._made = made
 
     def __enter__(self) -> None:
+        self._made.directory.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self._made.directory, os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
