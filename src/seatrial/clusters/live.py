@@ -17,7 +17,7 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.standing import state_of
 from seatrial.clusters.submitting import Api, Limit, NoVerdict, in_rounds
-from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
+from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
@@ -27,6 +27,7 @@ from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
+from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -104,6 +105,7 @@ class LiveCluster:
         await self._prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
+        self.observer.wall_epoch = self.wall_epoch
         for span in self._spans:
             span["from_ns"] = 0
         self._began_cpu, self._began_at = time.process_time(), time.monotonic()
@@ -328,22 +330,17 @@ class LiveCluster:
             await asyncio.sleep(0.005)
 
     async def _watch(self, wanted: Watch, state: Watching, selector: str) -> None:
-        pods = wanted.resource == PODS
+        def pod_seen(stamp: int, event: str, pod: Any) -> None:
+            if self._applications:
+                self._applications.sees(event, pod)
+            if pod is not None:
+                self.ledger.stirred = stamp - self.observer.epoch
 
-        def handle(stamp: int, event: str, thing: Any) -> None:
-            if pods and self._applications:
-                self._applications.sees(event, thing)
-            if thing is not None:
-                wanted.handle(self.observer, stamp, event, thing)
-                if pods:
-                    self.ledger.stirred = stamp - self.observer.epoch
-
+        also = pod_seen if wanted.resource == PODS else None
         try:
-            await watch(
-                self.client, wanted.resource, wanted.shape, handle, state=state,
-                namespace=self.namespace if wanted.resource.namespaced else "",
-                labelSelector=selector if wanted.labelled else "",
-            )  # fmt: skip
+            await follow(
+                self.client, wanted, self.observer, state, also=also, namespace=self.namespace, selector=selector
+            )
         except (ApiProblem, Lost, Unreachable) as error:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
@@ -351,7 +348,8 @@ class LiveCluster:
         while True:
             due = clock() + int(LAG_EVERY_S * SECOND)
             await asyncio.sleep(LAG_EVERY_S)
-            self._lag_worst = max(self._lag_worst, clock() - due)
+            self.observer.alive = now = clock()
+            self._lag_worst = max(self._lag_worst, now - due)
             self.ledger.flush()
 
     async def remove_all(self) -> None:

@@ -95,6 +95,7 @@ class Cluster(Protocol):
     """Where a trial runs."""
 
     ledger: Any
+    wall_epoch: int  # the trial's epoch on the wall clock, in ns; 0 before it and in virtual time
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Runs the choreography on this cluster's clock; Ctrl-C cancels it."""

@@ -60,6 +60,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "validity": {"valid": True, "reasons": []},
         "clog": None,
         "audits": [],
+        "wall_epoch_ns": 0,
         "run": {},
     }
 

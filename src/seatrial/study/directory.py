@@ -22,7 +22,7 @@ FORMAT = 1
 _PART = "study.json.part"
 # Everything a study directory holds at its top: what `--force` may remove.
 OURS = (
-    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "report.html",
+    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "errors.csv", "report.html",
     *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals", "sizes") for kind in ("png", "svg", "pdf")),
 )  # fmt: skip
 
@@ -54,6 +54,7 @@ def describe(
         "seed": trials[0].seed,
         "scenario": document,
         "asked": asked,
+        "expect": to_json(tuple(dict.fromkeys(expectation for trial in trials for expectation in trial.expect))),
         "target": {key: value for key, value in to_json(trials[0].target).items() if value},
         "trials": [trial.name for trial in trials],
     }

@@ -15,12 +15,13 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
-from seatrial.record.segments import Segment, seal
+from seatrial.record.merging import seal
+from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import Ending, run_steps
@@ -57,11 +58,17 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
-    record["target"] = cluster.target()
+    record |= {"target": cluster.target(), "sources": cluster.sources()}
     if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
         write_json(directory / "trial.json", {**record, "outcome": "running"})
+
+    def begun() -> None:
+        """So that `seatrial sample` can go on where a killed run stopped."""
+        record["wall_epoch_ns"] = cluster.wall_epoch
+        write_json(directory / "trial.json", {**record, "outcome": "running"})
+
     try:
-        ending, set_up = _run(cluster, trial, ledger, told, stack.releases(trial.setup.settings)), True
+        ending, set_up = _run(cluster, trial, ledger, told, begun, stack.releases(trial.setup.settings)), True
     except BaseException as problem:
         write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
         if alone or not isinstance(problem, SetupProblem):
@@ -69,7 +76,8 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         ending, set_up = Ending("failed", f"{problem.message} ({problem.remedy})"), False
     submissions.close()
     ledger.close()
-    seal(directory, ledger.nodes)
+    found = cluster.sources()
+    seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
@@ -81,7 +89,8 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "clog": ending.clog.as_json() if ending.clog else None,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
-        "sources": cluster.sources(),
+        "sources": found,
+        "wall_epoch_ns": cluster.wall_epoch,
         "validity": _validity(ending, cluster),
         "run": {
             "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
@@ -112,13 +121,19 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     return AttachedCluster(trial, stack, ledger, submissions, directory)
 
 
-def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, releases: Sequence[int]) -> Ending:
+def _run(
+    cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, begun: Callable[[], None], releases: Sequence[int]
+) -> Ending:
     of = sum(submit.count for submit in trial.submits())
     stage = ledger.number
     over = Event()
 
     def watch() -> None:
+        known = False
         while not over.wait(PROGRESS_EVERY):
+            if cluster.wall_epoch and not known:
+                known = True
+                begun()
             told(
                 trial.name,
                 ledger.counts[stage["submitted"]],
@@ -146,13 +161,7 @@ def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, releases: S
 
 def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
     """None if the expectation holds for these figures, else a sentence that says what was found."""
-    expression = Expression.parse(expectation.text)
-    try:
-        if expression.evaluate(figures):
-            return None
-    except UsageProblem as problem:
-        return f"`{expectation.text}` cannot be judged: {problem.message}"
-    return f"`{expectation.text}` does not hold: {expression.explain(figures)}"
+    return Expression.parse(expectation.text).why_not(figures)
 
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
@@ -177,6 +186,8 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     values = {} if interrupted else figures(directory)
     judged = []
     for expectation in () if interrupted else trial.expect:
+        if Expression.parse(expectation.text).references:
+            continue  # about other trials as well: judged when all are there
         wrong = judge(expectation, {**trial.params, **values})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
@@ -187,7 +198,7 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         record["detail"],
         values,
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
-        any("outcome" in Expression.parse(e.text).names for e in trial.expect),
+        any("outcome" in Expression.parse(e.text).figures for e in trial.expect),
     )
 
 
