@@ -287,16 +287,6 @@ def test_a_command_submits_and_its_failure_is_the_reason(
     assert cluster.there(JOBS, study_of(tmp_path / "other")) == []
 
 
-def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluster: Cluster, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.02", "--cluster", CLUSTER) as process:
-        _wait_for_lines(out, 12, process)
-        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
-        said, wrong = process.communicate(timeout=180)
-    assert (process.returncode, said[:35]) == (0, "60 of 60 workloads submitted after "), wrong
-    _each_once(cluster, out, 60)
-
-
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with _start("-o", str(out), "-n", "200", "-p", "4", "--delay", "0.1", "--cluster", CLUSTER) as process:
@@ -337,3 +327,13 @@ def test_clean_removes_what_out_submitted_and_only_that(
     assert f"jobs of {study_of(ours)} (2," in done.stdout
     assert len(cluster.there(JOBS, study_of(theirs), project)) == 2
     assert cluster.ask(lambda client: client.find(NAMESPACES, project, shape=Object)) is not None
+
+
+def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluster: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.02", "--cluster", CLUSTER) as process:
+        _wait_for_lines(out, 12, process)
+        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
+        said, wrong = process.communicate(timeout=180)
+    assert (process.returncode, said[:35]) == (0, "60 of 60 workloads submitted after "), wrong
+    _each_once(cluster, out, 60)
