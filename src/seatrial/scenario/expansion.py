@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.model import settings as table
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
@@ -252,7 +253,8 @@ class _Planning:
         self, name: str, stack: str, entry: str, client: ClientPart | None, own: SettingsPart | None = None
     ) -> Setup:
         resolved = settings.resolved(self.stacks[stack], self.part.settings, own)
-        return Setup(name, stack, self.nodes[entry], Client(client.rate if client else None), resolved)
+        rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
+        return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
 
     def part_of(self, own: ComponentPart) -> Part:
         """Files are named from where the scenario stands."""
