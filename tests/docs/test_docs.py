@@ -90,10 +90,25 @@ def test_every_command_is_on_a_page(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [name for option in LEAVES["seatrial run"].params for name in option.opts if name.startswith("-")]
+    ("command", "option"),
+    [
+        (command, name)
+        for command in ("seatrial run", "seatrial submit", "seatrial sample", "seatrial plot")
+        for option in LEAVES[command].params
+        for name in (*option.opts, *option.secondary_opts)
+        if name.startswith("-")
+    ],
 )
-def test_every_option_of_run_is_on_the_page_of_commands(option: str) -> None:
-    assert re.search(rf"`{re.escape(option)}(?![\w-])", COMMANDS), f"docs/commands.md does not describe {option}"
+def test_every_option_is_in_the_commands_section(command: str, option: str) -> None:
+    section = COMMANDS.partition(f"\n## Options of `{command}`\n")[2].partition("\n## ")[0]
+    assert re.search(rf"`{re.escape(option)}(?![\w-])", section), f"docs/commands.md does not describe {option}"
+
+
+@pytest.mark.parametrize("command", LEAVES)
+def test_every_command_shows_an_example_of_itself(command: str) -> None:
+    said = f"{LEAVES[command].help} {LEAVES[command].epilog}"
+    example = " ".join(said.split()).partition("Example: ")[2]
+    assert command in example
 
 
 @pytest.mark.parametrize("name", stacks.names())
