@@ -4,7 +4,7 @@
     python benchmarks/pictures.py report-clog.png      this one
 
 Each comes from a study that the command next to it in the docs makes. The simulator gives the same figures every time, so that
-a picture changes only if the program did.
+a picture changes only if the program did, or the date on it.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _clogs(view: View) -> list[Html]:
             tag(
                 "div",
                 tag("h2", f"{setup} clogged{times}{when}: {clog.get('kind')}", class_="small"),
-                tag("p", f"A {clog.get('kind')}: {KINDS.get(str(clog.get('kind')), '')}. ", class_="quiet"),
+                tag("p", f"That is: {KINDS.get(str(clog.get('kind')), 'not known here')}.", class_="quiet"),
                 tag("p", str(clog.get("summary") or ""), class_="clipped"),
                 class_="clogged",
             )
