@@ -111,7 +111,7 @@ def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial,
 def test_a_kept_cluster_can_be_used_and_is_left_as_it_was(seatrial: Seatrial, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO)
     (tmp_path / "nodes.yaml").write_text("- {name: kept, count: 2, capacity: {cpu: 4, memory: 8Gi}}\n")
-    up = seatrial("cluster", "up", "mine", "--nodes", "nodes.yaml")
+    up = seatrial("cluster", "up", "mine", "--nodes", "nodes.yaml", "--qps", "500")
     assert up.returncode == 0, up.stderr
     assert "2 fake nodes" in up.stdout
     try:

@@ -24,6 +24,12 @@ class Setting:
     about: str
     choices: tuple[str, ...] = ()  # for text settings: what may stand there
     kind: str = "count"  # count, duration (ns once parsed), text or flag
+    per_trial: bool = False  # it stands in what is made for a trial, no process is started with it
+
+    @property
+    def of_processes(self) -> bool:
+        """Real components are started with it: on a kept cluster all trials share it."""
+        return not self.per_trial and not self.about.startswith("model: ")
 
 
 CONTROL_PLANE: tuple[Setting, ...] = (

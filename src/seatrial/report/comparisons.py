@@ -140,26 +140,26 @@ def markdown(comparisons: Sequence[Comparison], everything: bool = False) -> str
 
 
 def _markdown(comparison: Comparison, everything: bool) -> Iterator[str]:
-    yield f"### {_md(title(comparison))}"
+    yield f"### {escaped(title(comparison))}"
     yield ""
     for reason in comparison.unlike:
-        yield f"> **Not comparable, compared anyway:** {_md(reason)}"
+        yield f"> **Not comparable, compared anyway:** {escaped(reason)}"
         yield ""
-    yield f"**{_md(headline(comparison))}**"
+    yield f"**{escaped(headline(comparison))}**"
     yield ""
     headings, rows = table(comparison, everything)
-    yield f"| {' | '.join(_md(heading) for heading in headings)} |"
+    yield f"| {' | '.join(escaped(heading) for heading in headings)} |"
     yield f"|---|{'---:|' * (len(headings) - 2)}---|"
     for cells, differs in rows:
-        shown = [_md(cell.strip() if not cell.startswith("  ") else f"· {cell.strip()}") for cell in cells]
+        shown = [escaped(cell.strip() if not cell.startswith("  ") else f"· {cell.strip()}") for cell in cells]
         yield f"| {' | '.join(f'**{cell}**' if differs and cell else cell for cell in shown)} |"
     yield ""
     for note in (*comparison.notes, method(comparison)):
-        yield f"{_md(note)}."
+        yield f"{escaped(note)}."
         yield ""
 
 
-def _md(text: str) -> str:
+def escaped(text: str) -> str:
     """Names come from elsewhere: nothing in them is markup."""
     plain = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~" else sign for sign in plain)

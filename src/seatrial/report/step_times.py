@@ -56,10 +56,13 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-def step_times(study: StudyRecord, read: Callable[[TrialRecord], Lifecycle] = lifecycle) -> dict[str, StepTimes]:
+Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads
+
+
+def step_times(study: StudyRecord, read: Read = lifecycle) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
     trials = study.trusted
-    order = order_of(study.trials)
+    order = _detailed(order_of(study.trials), trials)
     stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
     steps = {kind: {name: Step(name, _about(trials, name)) for name in stages[kind][1:]} for kind in KINDS}
     for kind in KINDS:
@@ -116,6 +119,13 @@ def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None
 
 def _general(trials: Sequence[TrialRecord]) -> set[str]:
     return {stage.name for trial in trials for stage in trial.stages if stage.general} | {SUBMITTED.name}
+
+
+def _detailed(order: Sequence[str], trials: Sequence[TrialRecord]) -> list[str]:
+    """All stages, or those that the setting `stages` of `measure` names beside the general ones."""
+    settings = [(trial.document.get("settings") or {}).get("measure") or {} for trial in trials]
+    named = {name.strip() for one in settings for name in str(one.get("stages") or "all").split(",")}
+    return [name for name in order if "all" in named or not named or name in named | _general(trials)]
 
 
 def _about(trials: Sequence[TrialRecord], name: str) -> str:
