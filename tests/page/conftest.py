@@ -72,7 +72,7 @@ def opened(browser: Any) -> Iterator[Opened]:
     wrong: list[str] = []
     contexts: list[Any] = []
 
-    def open_page(out: Path, width: int = 1280, theme: str = "light") -> Any:
+    def open_page(out: Path, width: int = 1280, theme: str = "light", scroll: bool = True) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 850}, color_scheme=theme)
         contexts.append(context)
         page = context.new_page()
@@ -82,7 +82,7 @@ def opened(browser: Any) -> Iterator[Opened]:
         address = (out / "report.html").absolute().as_uri()
         page.on("request", lambda request: None if request.url == address else wrong.append(f"request: {request.url}"))
         page.goto(address)
-        for figure in page.query_selector_all(FIGURES):
+        for figure in page.query_selector_all(FIGURES) if scroll else ():
             figure.scroll_into_view_if_needed()
         page.wait_for_selector(f"{FIGURES}:not([data-ready])", state="detached")
         return page

@@ -138,7 +138,9 @@ def test_light_and_dark_follow_the_system_until_somebody_chooses(studies: dict[s
 
 
 def test_it_prints_on_white_with_all_charts_and_without_buttons(studies: dict[str, Path], opened: Opened) -> None:
-    page = opened(studies["gang-ensemble"], theme="dark")
+    page = opened(
+        studies["gang-ensemble"], theme="dark", scroll=False
+    )  # nobody looked at them, and they are drawn all the same
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert not page.locator(".controls").first.is_visible()

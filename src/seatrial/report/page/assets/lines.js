@@ -12,7 +12,7 @@ function drawLines(plot, panel, x, y, names, hidden) {
   const width = plot.clientWidth, height = clamp(width * 0.5, 210, 360), left = 52, right = 14, top = 12, bottom = 40;
   const series = panel.series.filter((one) => !hidden.has(one.name));
   const points = series.flatMap((one) => one.points);
-  const picture = svg('svg', { width, height, role: 'img', 'aria-label': `${y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
+  const picture = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': `${y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
   plot.replaceChildren(picture);
   const all = panel.series.flatMap((one) => one.points);
   if (!all.length) {
@@ -41,7 +41,7 @@ function drawLines(plot, panel, x, y, names, hidden) {
     const place = one.place ?? Math.max(names.indexOf(one.name), 0), ink = colour(place), at = one.points;
     const ring = [...at.map((p) => `${px(p.x)},${py(p.high)}`), ...at.map((p) => `${px(p.x)},${py(Math.max(p.low, 0))}`).reverse()];
     if (at.some((p) => p.high > p.low) && at.length > 1) picture.append(svg('polygon', { points: ring.join(' '), fill: ink, opacity: 0.16 }));
-    if (!x.labels) picture.append(svg('polyline', { points: at.map((p) => `${px(p.x)},${py(p.y)}`).join(' '), fill: 'none', stroke: ink, 'stroke-width': 2, 'stroke-dasharray': DASHES[place % 9] }));
+    if (!x.labels) picture.append(svg('polyline', { points: at.map((p) => `${px(p.x)},${py(p.y)}`).join(' '), fill: 'none', stroke: ink, 'stroke-width': 2, 'stroke-dasharray': dashOf(place) }));
     for (const p of at) {
       for (const dot of p.dots) picture.append(svg('circle', { cx: px(p.x), cy: py(dot), r: 2, fill: ink, opacity: 0.55 }));
       if (p.high > p.low) picture.append(svg('line', { x1: px(p.x), x2: px(p.x), y1: py(p.high), y2: py(Math.max(p.low, 0)), stroke: ink, 'stroke-width': 1.5 }));
