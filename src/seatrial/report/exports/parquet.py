@@ -15,7 +15,7 @@ from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, order_of
 from seatrial.analysis.tables import pods_columns, pods_parts, summary_frame, times_columns, times_parts
-from seatrial.record import merging
+from seatrial.record import merging, segments
 
 TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
 
