@@ -125,7 +125,7 @@ def test_without_repeats_no_spread_is_invented(tmp_path: Path) -> None:
     trials = [Made([plain(took=took)], setup=str(took), number=took) for took in (5_000, 9_000)]
     said = words(write_study(tmp_path, trials))
     assert "±" not in said
-    assert "in a single run" in said
+    assert "5000 was ahead (in a single run): 7.0 s" in said
     assert "One repeat each: how much a figure varies from run to run is not known." in said
 
 

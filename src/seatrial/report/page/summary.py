@@ -26,6 +26,13 @@ _FIGURES = (
     ("cpu_util", "cpu used", "share of the nodes' cores that running containers had requested", False),
     ("gpu_util", "gpu used", "the same for GPUs", False),
     ("held_idle_s", "held idle, core-s", "core-seconds that gangs held before all their pods ran", False),
+    ("requests", "requests", "requests that the load sent", False),
+    ("rejected", "rejected", "of these, answered with 429: too many requests", False),
+    ("errors", "errors", "of these, another failure or no answer", False),
+    ("requests_per_s", "answered /s", "requests per second that were answered well", False),
+    ("api_p50_s", "request p50 s", "half of the requests took at most so long, from when they were due", False),
+    ("api_p99_s", "request p99 s", "99 of 100 requests took at most so long, from when they were due", False),
+    ("heartbeat_gap_s", "heartbeat gap s", "longest time in which some node's lease was not renewed", False),
 )
 
 
@@ -60,7 +67,7 @@ def summary(view: View) -> Section | None:
 
 
 def _notes(view: View) -> Html:
-    notes = ["Percentiles are of turnaround, from submitted to completed. "]
+    notes = ["Percentiles are of turnaround, from submitted to completed. "] if view.submits else []
     if any(group.completed < len(group.rows) for group in view.groups):
         notes.append("A set-up that did not complete everything has no total and no percentiles: it would look fast. ")
     if any(group.doubtful for group in view.groups):
