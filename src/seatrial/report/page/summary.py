@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from seatrial.analysis import figures as fig
 from seatrial.report.columns import decimals_for
 from seatrial.report.grouping import Group, Spread
+from seatrial.report.page.answer import TOTAL
 from seatrial.report.page.markup import Cell, Head, Html, table, tag
 from seatrial.report.page.view import Section, View, as_number, plural
 
@@ -48,12 +49,13 @@ def summary(view: View) -> Section | None:
             continue  # the same figures twice
         heads.append(Head(name))
         columns.append([Cell(group.params[name], as_number(group.params[name])) for group in groups])
-    heads += [Head("workloads"), Head("pods")]
-    columns += [[_whole(group.most(name)) for group in groups] for name in ("workloads", "pods")]
-    heads.append(
-        Head("total s", about="from the first submission to the last completion; only if everything completed")
-    )
-    columns.append(_spreads([group.if_all_completed("total_s") for group in groups]))
+    if view.submits:
+        one_pod_each = all(group.most("workloads") == group.most("pods") for group in groups)
+        for name in ("workloads",) if one_pod_each else ("workloads", "pods"):
+            heads.append(Head(name))
+            columns.append([_whole(group.most(name)) for group in groups])
+        heads.append(Head("total s", about=TOTAL.about + "; only if everything completed"))
+        columns.append(_spreads([TOTAL.of(group) for group in groups]))
     heads.append(Head("completed", about="trials in which everything completed"))
     columns.append([_done(group) for group in groups])
     for figure, heading, about, only_whole in _FIGURES:
