@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, compare, doctor, export, listing, report, run
+from seatrial.cli import clean, compare, doctor, export, listing, report, run, serve
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -40,6 +40,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("serve")(serve.serve)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)
