@@ -45,13 +45,17 @@ def headline(comparison: Comparison) -> str:
         return "more than noise: " + ", ".join(f"{one.figure.name} {one.verdict} ({_ratio(one)})" for one in differ)
     if any(found.verdict == "noise" for found in tested):
         return "no difference beyond noise"
-    if tested and all(found.verdict == "same" for found in tested if not found.why):
-        return "the same in all runs" if not any(found.why for found in tested) else "nothing can be said"
-    return "too few runs to tell a difference from noise"
+    if tested and all(found.verdict == "same" for found in tested):
+        return "the same in all runs"
+    if any(found.ratio is not None for found in tested):
+        return "too few runs to tell a difference from noise"
+    return "nothing that can be compared"
 
 
 def method(comparison: Comparison) -> str:
-    first, second = (len({(run.trial.name) for run in side.runs}) for side in (comparison.first, comparison.second))
+    first, second = (len(side.runs) for side in (comparison.first, comparison.second))
+    if first == second == 1:
+        return "one run each: no repeats, so nothing says what is noise"
     how = "sides exchanged within pairs of equal seed" if comparison.paired else "runs dealt out anew"
     tested = sum(found.corrected_p is not None for found in comparison.tested)
     return (

@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._file(parts[1:])
             else:
                 raise _NotThere
-        except _NotThere:
+        except (_NotThere, OSError):  # also what was removed meanwhile, and names that no file can have
             self._page("Not there", (tag("p", "There is no such study or file."), False), HTTPStatus.NOT_FOUND)
         except SeatrialError as error:
             lines = [tag("p", line) for line in error.lines()]
