@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,7 +22,7 @@ import yaml
 from seatrial.cli.submit import _wish
 from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.kube import Client, Resource
+from seatrial.kube import ApiProblem, Client, Resource
 from seatrial.kube.resources import CLAIMS, JOBS, NAMESPACES, PODS, SERVICES
 from seatrial.kube.shapes import Object, Shape
 from seatrial.model.errors import SetupProblem
@@ -33,6 +34,13 @@ from tests.submit.conftest import CLUSTER, Cluster, lines_of, python_env, study_
 
 pytestmark = pytest.mark.local
 
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)  # fmt: skip
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 OPTIONS = ("type", "workloads", "parallel", "num-workers", "gpus", "delay", "project", "pvc", "stack", "template", "cluster",
            "context", "kubeconfig")  # fmt: skip
@@ -192,6 +200,45 @@ def _until_counted(cluster: Cluster, namespace: str) -> None:
     while not cluster.ask(lambda client: client.get(QUOTAS, "few", namespace, shape=Quota)).status.hard:
         assert time.monotonic() < until, "nobody looks after quotas"
         time.sleep(0.05)
+
+
+def test_what_an_admission_policy_refuses_does_not_stop_the_others(
+    cluster: Cluster, tmp_path: Path, project: str
+) -> None:
+    """It says no to every workload whose name ends in 1; it is asked until it is at work."""
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": project}}}
+    said = {"expression": "!object.metadata.name.endsWith('1')", "message": "no ones"}
+    cluster.create(POLICIES, project, {"matchConstraints": {**here, "resourceRules": [rule]}, "validations": [said]})
+    cluster.create(BINDINGS, project, {"policyName": project, "validationActions": ["Deny"]})
+    until = time.monotonic() + 60
+    body = {"metadata": {"name": "try-1"}, "spec": {"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}}
+    with pytest.raises(ApiProblem, match="no ones"):
+        while time.monotonic() < until:
+            with contextlib.suppress(_Invalid):
+                cluster.ask(lambda client: _try(client, body, project))
+    out = tmp_path / "out"
+    sent = submit(out, workloads=12, project=project)
+    assert sent.sent == 10
+    [(why, many)] = sent.refused.items()
+    assert many == 2
+    assert "denied request: no ones" in why
+    assert {line["index"] for line in lines_of(out) if "refused" in line} == {1, 11}
+    for kind in (BINDINGS, POLICIES):
+        cluster.ask(lambda client, kind=kind: client.delete(kind, project))  # type: ignore[misc]
+
+
+class _Invalid(Exception):
+    """Nobody but the server's own rules had anything against it."""
+
+
+async def _try(client: Client, body: dict[str, Any], namespace: str) -> None:
+    try:
+        await client.create(JOBS, body, "try-1", namespace)
+    except ApiProblem as problem:
+        if "is invalid" in problem.message:
+            raise _Invalid from problem
+        raise
 
 
 def test_a_namespace_that_we_may_not_write_refuses_each_workload_with_the_servers_reason(
