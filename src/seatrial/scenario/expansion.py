@@ -194,6 +194,7 @@ class _Planning:
         self.values = values
         self.mistakes: list[Mistake] = []
         self.standing = standing
+        self.written: list[NodeGroup] = []  # what the scenario says itself: steps may name it
         self.nodes = {name: self.groups(name) for name in part.nodes}
 
     def chosen(self, choice: Choice) -> list[Setup]:
@@ -208,7 +209,8 @@ class _Planning:
         return written.params if written else {}
 
     def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
-        builder = StepBuilder(self.source, self.part.steps, setup.nodes, setup.name)
+        known = (*self.written, *self.standing) if self.standing else setup.nodes
+        builder = StepBuilder(self.source, self.part.steps, known, setup.name)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
         return Run(setup, self.values, steps, expect), builder.mistakes
@@ -221,6 +223,7 @@ class _Planning:
             if name in names[:number]:
                 what = f"two node groups are called '{name}'"
                 self.wrong((*path, number, "name"), what, "give each a name of its own")
+        self.written += groups
         return groups if any(group.kubelet or group.existing for group in groups) else self.standing or groups
 
     def wrong(self, path: Path, what: str, remedy: str) -> None:

@@ -32,10 +32,16 @@ def clogs(view: View) -> Section | None:
     if not found:
         return None
     shown = [_clog(view, trial) for trial in list(found.values())[:SHOWN]]
-    title = "An arrow leads from one that waits to one that holds what it needs"
-    note = "Strong arrows are the ring that cannot come apart. A click on a name shows what it holds and waits for."
+    drawn = any(one["edges"] for one in shown)
+    title = "An arrow leads from one that waits to one that holds what it needs" if drawn else "What could not be had"
+    note = "Strong arrows are the ring that cannot come apart. A click on a name says what it holds and waits for."
     more = f"{plural(len(found), 'clog')} in all; the first {SHOWN} are here." if len(found) > SHOWN else ""
-    return Section("clog", "Clog", "What clogged, and why", join(chart("clog", {"clogs": shown}, title, note, more)))
+    return Section(
+        "clog",
+        "Clog",
+        "What clogged, and why",
+        join(chart("clog", {"clogs": shown}, title, note if drawn else "", more)),
+    )
 
 
 def _clog(view: View, trial: TrialRecord) -> dict[str, Any]:

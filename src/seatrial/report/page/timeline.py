@@ -33,6 +33,8 @@ class _Picked:
 
 
 def timeline(view: View) -> Section | None:
+    if not view.submits:
+        return None
     picked = _picked(view)
     data = [_trial(view, one) for one in picked]
     if not data:

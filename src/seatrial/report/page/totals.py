@@ -15,7 +15,7 @@ PANELS = 12
 
 
 def totals(view: View) -> Section | None:
-    if not view.values:
+    if not view.values or not view.submits:
         return None
     name = max(view.values, key=lambda one: (_numeric(view.values[one]), len(view.values[one])))
     labels = None if _numeric(view.values[name]) else view.values[name]

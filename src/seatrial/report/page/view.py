@@ -85,6 +85,11 @@ class View:
     def repeats(self) -> int:
         return max((len(group.rows) for group in self.groups), default=0)
 
+    @cached_property
+    def submits(self) -> bool:
+        """Whether it is about workloads at all; a study may only send requests to the API server."""
+        return any(row["workloads"] or row["submitted"] for row in self.rows)
+
     def at(self, chosen: Combination) -> list[Group]:
         return [group for group in self.groups if combination(group) == chosen]
 

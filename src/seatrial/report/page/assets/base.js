@@ -28,7 +28,8 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const colour = (place) => css(`--c${((place % 9) + 9) % 9}`);
 const placeOf = (setup) => Math.max(SETUPS.indexOf(setup), 0);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(most - 1, 1))}…`);
+const dashOf = (place) => DASHES[(place + Math.floor(place / 9)) % 9];  // beyond nine colours the dash still differs
 const plural = (count, thing) => `${count.toLocaleString('en')} ${thing}${count === 1 ? '' : 's'}`;
 
 function number(value, digits = 3) {
@@ -88,7 +89,7 @@ function marker(place, x, y, size, fill) {
 function legend(names, places = names.map(placeOf)) {
   return el('div', { class: 'legend' }, ...names.map((name, n) => {
     const ink = colour(places[n]);
-    const line = svg('line', { x1: 0, x2: 30, y1: 7, y2: 7, stroke: ink, 'stroke-width': 2, 'stroke-dasharray': DASHES[places[n] % 9] });
+    const line = svg('line', { x1: 0, x2: 30, y1: 7, y2: 7, stroke: ink, 'stroke-width': 2, 'stroke-dasharray': dashOf(places[n]) });
     const label = el('span', {}, svg('svg', { width: 30, height: 14, 'aria-hidden': 'true' }, line, marker(places[n], 15, 7, 4, ink)));
     label.append(shorten(name, 60));
     label.title = name;

@@ -20,7 +20,7 @@ charts.clog = (figure, data) => {
     const count = clog.members.length, ring = ringOf(clog), narrow = width < 560;
     const height = narrow ? width * 1.02 : clamp(count * 46, 300, 470), cx = width / 2, cy = height / 2;
     const box = { w: narrow ? 96 : 148, h: 46 }, rx = Math.min(cx - box.w / 2 - 6, 360), ry = cy - box.h / 2 - 8;
-    const picture = svg('svg', { width, height, role: 'group', 'aria-label': `Who waits for whom: ${clog.label}` });
+    const picture = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': `Who waits for whom: ${clog.label}` });
     const order = orderOf(clog, ring);
     const at = [];
     order.forEach((member, n) => { const angle = (n / count) * 2 * Math.PI - Math.PI / 2; at[member] = [cx + (count > 1 ? rx * Math.cos(angle) : 0), cy + (count > 1 ? ry * Math.sin(angle) : 0)]; });

@@ -8,19 +8,19 @@ function scaleOf(values, labels) {
   return { log, at: (v) => (f(v) - f(low) + room) / (span + 2 * room) };
 }
 
-function drawLines(plot, panel, x, y, names, hidden) {
-  const width = plot.clientWidth, height = clamp(width * 0.5, 210, 360), left = 52, right = 14, top = 12, bottom = 40;
+function drawLines(plot, panel, x, y, names, hidden, plain) {
+  const width = plot.clientWidth, height = clamp(width * 0.5, 200, 360), left = 52, right = 18, top = 14, bottom = 40;
   const series = panel.series.filter((one) => !hidden.has(one.name));
   const points = series.flatMap((one) => one.points);
-  const picture = svg('svg', { width, height, role: 'img', 'aria-label': `${y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
+  const picture = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': `${panel.y || y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
   plot.replaceChildren(picture);
   const all = panel.series.flatMap((one) => one.points);
   if (!all.length) {
     picture.append(svg('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle' }, 'nothing completed here'));
     return;
   }
-  const scale = scaleOf(all.map((p) => p.x), x.labels);
-  const reach = Math.max(...(points.length ? points : all).flatMap((p) => [p.high, ...p.dots]), 1e-9) * 1.04;
+  const scale = scaleOf([...all.map((p) => p.x), ...(x.time ? [0] : [])], x.labels);
+  const reach = Math.max(...(points.length ? points : all).flatMap((p) => [p.y, p.high ?? 0, ...(p.dots ?? [])]), 1e-9) * 1.04;
   const px = (v) => left + scale.at(v) * (width - left - right), py = (v) => height - bottom - (v / reach) * (height - top - bottom);
   const ticks = ticksOf(0, reach, height / 60);
   for (const value of ticks.values) {
@@ -29,19 +29,26 @@ function drawLines(plot, panel, x, y, names, hidden) {
   }
   picture.append(svg('line', { class: 'axis', x1: left, x2: width - right, y1: py(0), y2: py(0) }));
   let last = -Infinity;
-  for (const value of [...new Set(all.map((p) => p.x))].sort((a, b) => a - b)) {
+  const round = x.time ? timeTicks(0, Math.max(...all.map((p) => p.x)), width / 130) : null;
+  for (const value of round ? round.values : []) picture.append(svg('text', { x: px(value), y: height - bottom + 17, 'text-anchor': 'middle' }, clock(value, round.step)));
+  for (const value of round ? [] : [...new Set(all.map((p) => p.x))].sort((a, b) => a - b)) {
     const text = x.labels ? shorten(x.labels[value], 18) : number(value, 6), at = px(value);
     if (at - last < text.length * 4 + 18) continue;
     picture.append(svg('text', { x: at, y: height - bottom + 17, 'text-anchor': 'middle' }, text));
     last = at + text.length * 3;
   }
   picture.append(svg('text', { x: (left + width - right) / 2, y: height - 5, 'text-anchor': 'middle' }, shorten(x.label, 60) + (scale.log ? ' (logarithmic)' : '')));
-  picture.append(svg('text', { x: left - 44, y: top - 1 }, y.label));
+  picture.append(svg('text', { x: left - 44, y: top - 1 }, panel.y || y.label));
   for (const one of series) {
     const place = one.place ?? Math.max(names.indexOf(one.name), 0), ink = colour(place), at = one.points;
+    if (plain) {
+      picture.append(svg('polyline', { points: at.map((p) => `${px(p.x)},${py(p.y)}`).join(' '), fill: 'none', stroke: ink, 'stroke-width': 1.4, 'stroke-dasharray': dashOf(place), opacity: 0.85 }));
+      for (const p of at) picture.append(tipped(svg('circle', { cx: px(p.x), cy: py(p.y), r: 7, fill: 'transparent' }), `${one.name}\nafter ${seconds(p.x)}: ${number(p.y)}\n${panel.y || y.label}`));
+      continue;
+    }
     const ring = [...at.map((p) => `${px(p.x)},${py(p.high)}`), ...at.map((p) => `${px(p.x)},${py(Math.max(p.low, 0))}`).reverse()];
     if (at.some((p) => p.high > p.low) && at.length > 1) picture.append(svg('polygon', { points: ring.join(' '), fill: ink, opacity: 0.16 }));
-    if (!x.labels) picture.append(svg('polyline', { points: at.map((p) => `${px(p.x)},${py(p.y)}`).join(' '), fill: 'none', stroke: ink, 'stroke-width': 2, 'stroke-dasharray': DASHES[place % 9] }));
+    if (!x.labels) picture.append(svg('polyline', { points: at.map((p) => `${px(p.x)},${py(p.y)}`).join(' '), fill: 'none', stroke: ink, 'stroke-width': 2, 'stroke-dasharray': dashOf(place) }));
     for (const p of at) {
       for (const dot of p.dots) picture.append(svg('circle', { cx: px(p.x), cy: py(dot), r: 2, fill: ink, opacity: 0.55 }));
       if (p.high > p.low) picture.append(svg('line', { x1: px(p.x), x2: px(p.x), y1: py(p.high), y2: py(Math.max(p.low, 0)), stroke: ink, 'stroke-width': 1.5 }));
@@ -79,7 +86,7 @@ charts.lines = (figure, data) => {
       if (panel.title) cell.append(el('h4', {}, panel.title));
       cell.append(inner);
       box.append(cell);
-      drawLines(inner, panel, data.x, data.y, order, hidden);
+      drawLines(inner, panel, data.x, data.y, order, hidden, data.plain);
     }
   }
   return draw;

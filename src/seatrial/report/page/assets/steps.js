@@ -26,7 +26,7 @@ charts.steps = async (figure, data) => {
     const of = row.of.map((one, n) => ({ ...one, nth: n, place: placeOf(one.setup) })).filter((one) => !hidden.has(one.setup));
     const low = row.edges[0], high = row.edges[row.edges.length - 1];
     const factor = Math.max(Math.abs(high), Math.abs(low)) < 1 ? 1000 : 1;
-    const left = 46, foot = 22, split = Math.round(left + (width - left) * (narrow ? 0.62 : 0.7)), top = 18;
+    const left = 54, foot = 22, split = Math.round(left + (width - left) * (narrow ? 0.62 : 0.7)), top = 18;
     const y = (v) => height - foot - ((v - low) / (high - low)) * (height - foot - top);
     axis(pen, { left, end: width, top, y }, high, low, factor, factor === 1 ? 's' : 'ms');
     const until = Math.max(...row.of.map((one, n) => columns[`${row.key}.${n}.at`].reduce((a, b) => Math.max(a, b), 0)), 1) * row.unit_at;
@@ -61,7 +61,7 @@ charts.steps = async (figure, data) => {
       pen.fillStyle = css('--line');
       pen.fillRect(from + 3, top, 1, height - foot - top);
       pen.fillStyle = css('--quiet');
-      if (n === 0) { pen.textAlign = 'left'; pen.fillText(`0 – ${most.toLocaleString('en')} workloads${of.length > 1 ? ' each' : ''}`, from + 4, height - 6); }
+      if (n === 0) { pen.textAlign = 'left'; pen.fillText(narrow ? `0 – ${most.toLocaleString('en')}` : `0 – ${most.toLocaleString('en')} workloads${of.length > 1 ? ' each' : ''}`, from + 4, height - 6); }
     });
     canvas.onpointerleave = hideTip;
     canvas.onpointermove = (event) => {

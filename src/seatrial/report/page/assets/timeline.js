@@ -70,7 +70,7 @@ charts.timeline = async (figure, data) => {
   const keys = el('div', { class: 'legend' });
   plot.append(keys, overviewBox, mainBox);
   const view = { from: 0, to: 1, top: 0, lane: 1 };
-  let chosen = data.chosen, byNode = true, trial, columns, world, hover = -1, size = { width: 0, height: 0, gutter: 0 }, wanted = false, found = -1;
+  let chosen = data.chosen, byNode = true, trial, columns, world, hover = -1, size = { width: 0, height: 0, gutter: 0 }, wanted = false, found = -1, sheet = null, image, sums;
 
   async function load() {
     trial = data.trials[chosen];
@@ -135,7 +135,14 @@ charts.timeline = async (figure, data) => {
   // Coverage of every pixel by every kind: where a bar begins its weight is added, where it ends taken away, then summed up along the row.
   function drawDense(pen, first, last) {
     const width = Math.max(Math.ceil(size.width - size.gutter), 1), height = Math.max(Math.ceil(room()), 1), stride = width + 2;
-    const sums = KINDS_OF_BARS.map(() => new Float32Array(stride * (height + 1)));
+    if (!sheet || sheet.width !== width || sheet.height !== height) {
+      sheet = new OffscreenCanvas(width, height);
+      image = new ImageData(width, height);
+      sums = KINDS_OF_BARS.map(() => new Float32Array(stride * height));
+    }
+    const pixels = new Uint32Array(image.data.buffer), used = [false, false, false, false];
+    sums.forEach((sum) => sum.fill(0));
+    pixels.fill(0);
     const scale = (size.width - size.gutter - 8) / (view.to - view.from), weight = Math.min(view.lane, 1);
     for (let n = world.starts[first]; n < world.starts[last]; n++) {
       let a = (world.from[n] - view.from) * scale, b = (world.to[n] - view.from) * scale;
@@ -143,29 +150,24 @@ charts.timeline = async (figure, data) => {
       a = Math.max(a, 0); b = Math.min(b, width);
       const y = Math.floor((world.lane[n] - view.top) * view.lane);
       if (y < 0 || y >= height) continue;
+      used[world.kind[n]] = true;
       const sum = sums[world.kind[n]], row = y * stride, left = Math.floor(a), right = Math.floor(b);
       if (left === right) { sum[row + left] += weight * (b - a); sum[row + left + 1] -= weight * (b - a); continue; }
       sum[row + left] += weight * (left + 1 - a); sum[row + left + 1] += weight * (a - left);
       sum[row + right] -= weight * (right + 1 - b); sum[row + right + 1] -= weight * (b - right);
     }
-    const inks = KINDS_OF_BARS.map(([name]) => rgb(css(name)));
-    const image = new ImageData(width, height), out = image.data;
+    const kinds = [0, 1, 2, 3].filter((kind) => used[kind]), inks = KINDS_OF_BARS.map(([name]) => rgb(css(name))), at = new Float64Array(4);
     for (let y = 0; y < height; y++) {
-      const at = [0, 0, 0, 0];
+      at.fill(0);
       for (let x = 0; x < width; x++) {
         let all = 0, r = 0, g = 0, b = 0;
-        for (let kind = 0; kind < 4; kind++) {
-          at[kind] += sums[kind][y * stride + x];
-          const v = at[kind];
-          if (v > 1e-4) { all += v; r += v * inks[kind][0]; g += v * inks[kind][1]; b += v * inks[kind][2]; }
+        for (const kind of kinds) {
+          const v = (at[kind] += sums[kind][y * stride + x]), ink = inks[kind];
+          if (v > 1e-4) { all += v; r += v * ink[0]; g += v * ink[1]; b += v * ink[2]; }
         }
-        if (all > 0) {
-          const spot = (y * width + x) * 4;
-          out[spot] = r / all; out[spot + 1] = g / all; out[spot + 2] = b / all; out[spot + 3] = 255 * Math.min(0.12 + 0.88 * all, 1);
-        }
+        if (all > 0) pixels[y * width + x] = ((255 * Math.min(0.12 + 0.88 * all, 1)) << 24) | ((b / all) << 16) | ((g / all) << 8) | (r / all);
       }
     }
-    const sheet = new OffscreenCanvas(width, height);
     sheet.getContext('2d').putImageData(image, 0, 0);
     pen.drawImage(sheet, size.gutter, size.top);
   }

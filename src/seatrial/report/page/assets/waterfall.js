@@ -30,6 +30,8 @@ charts.waterfall = (figure, data) => {
       tipped(line, `${row.stage}: ${row.about}\n${took === null ? 'nothing completed' : `${seconds(took)} on average, ${number((took / (total || 1)) * 100)} % of turnaround`}\nreached by ${row.reached.toLocaleString('en')} of ${plural(panel.submitted, 'workload')}`);
       rows.append(line);
     }
+    const ends = shares ? ['0', '100 %'] : ['0', seconds(scale)];
+    rows.append(el('div', { class: 'row ends', 'aria-hidden': 'true' }, el('span'), el('span', {}, el('span', {}, ends[0]), el('span', {}, ends[1])), el('span')));
     const done = panel.completed ? `mean turnaround ${seconds(total)} of ${panel.completed.toLocaleString('en')} completed` : 'nothing completed';
     const short = panel.completed < panel.submitted;
     return el('div', {}, el('h4', {}, panel.setup), el('p', { class: short ? 'note bad' : 'note' }, `${done}${short ? `, ${(panel.submitted - panel.completed).toLocaleString('en')} not` : ''}`), rows);
