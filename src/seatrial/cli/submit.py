@@ -119,7 +119,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageProblem(f"{file}: {error}", "leave --template out: OUT has it") from None
 
