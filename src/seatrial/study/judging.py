@@ -14,6 +14,7 @@ from seatrial.model.units import SECOND
 from seatrial.record import gaps
 
 FINE = SECOND // 10  # what watches and events are good for
+BEHIND_MOST = 5 * SECOND
 SHOWN = 50  # gaps in trial.json; the files have all
 
 
@@ -69,6 +70,8 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
     gone = _unseen(seen, watched.gone)
     if gone:
         reasons.append(f"{gone} workloads were gone before anyone saw how they ended")
+    if watched.behind_ns > BEHIND_MOST:
+        reasons.append(f"whoever watched was up to {watched.behind_ns / SECOND:.1f} s behind")
     return {
         "valid": not reasons,
         "reasons": reasons,
@@ -76,6 +79,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         "known": known,
         "hidden": hidden,
         "gone": gone,
+        "behind_worst_s": watched.behind_ns / SECOND,
         "gaps": [
             *({"from_s": first / SECOND, "to_s": last / SECOND, "what": "", "reason": "nobody watched"}
               for first, last in unwatched),
