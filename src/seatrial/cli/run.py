@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import typer
 
+from seatrial.cli import judging
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import NodeGroup, Target, Trial
 
@@ -21,9 +22,11 @@ PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 def run(
     scenario: str = typer.Argument(
-        ..., metavar="SCENARIO", help="A scenario file, or the name of one that comes with seatrial."
+        ..., metavar="SCENARIO", help="A scenario file, the name of one that comes with seatrial, or OUT/study.json."
     ),
-    on: str = typer.Option("sim", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig."),
+    on: str = typer.Option(
+        "", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig [default: sim]."
+    ),
     setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
     stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
     sets: list[str] = typer.Option(
@@ -53,6 +56,9 @@ def run(
     binaries: Path | None = typer.Option(
         None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
     ),
+    baseline: Path | None = judging.BASELINE,
+    junit: Path | None = judging.JUNIT,
+    summary: Path | None = judging.SUMMARY,
 ) -> None:
     """Run a scenario and write a study: tables, pictures and everything observed.
 
@@ -64,15 +70,27 @@ def run(
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import expand, findings_of, parse_sets, read
+    from seatrial.scenario.settings_file import with_settings_file
+    from seatrial.study.again import again
     from seatrial.study.directory import left_behind
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
+    judging.check(baseline)
+    before = again(scenario)
+    on = on or (before.on if before else "sim")
     if on not in CLUSTERS:
         raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
-    source = read(scenario)
     standing = _standing(on, cluster)
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
+    if before is None:
+        source = with_settings_file(read(scenario))
+    else:  # options given now win over those given then
+        source = before.scenario
+        if not setups and not picked:
+            setups, picked = before.setups, before.stacks
+        values = {**before.sets, **values}
+        repeat, seed = repeat or before.repeat, before.seed if seed is None else seed
     expanded = expand(
         source,
         on=on,
@@ -87,10 +105,12 @@ def run(
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
     )
+    if before is not None and before.on == on and place == Target():
+        place = before.target
     checked = check([dataclasses.replace(trial, target=place) for trial in expanded])
     if on == "kubeconfig":
         place = _attach(place, checked.trials)
-    asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
+    asked = {"file": source.path, "setup": setups, "stack": picked, "set": values, "repeat": repeat}
     trials = [dataclasses.replace(trial, target=place) for trial in checked.trials]
     words = Console(stderr=True, highlight=False)
     for line in checked.skipped:
@@ -111,7 +131,7 @@ def run(
         with Progress(len(trials), words) as progress:
             result = run_study(
                 source.name, source.document, trials, asked, target, progress,
-                force=force, jobs=jobs, reporting=progress.say,
+                force=force, jobs=jobs, baseline=baseline, reporting=progress.say,
             )  # fmt: skip
     finally:
         for line in left_behind(target):
@@ -120,7 +140,8 @@ def run(
         summary_table(target, Console())
     for file in result.files:
         typer.echo(file)
-    for line in result.wrong():
+    judging.tell(target, result.verdicts, words, junit, summary)
+    for line in result.never_began():
         words.print(line, soft_wrap=True, markup=False)
     if result.interrupted:
         words.print(

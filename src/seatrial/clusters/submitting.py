@@ -106,7 +106,7 @@ class Command:
                 "name": workload.name, "file": file.name, "labels": labels, "pods": str(workload.pods),
                 "index": str(workload.index), "type": workload.phase,
             }  # fmt: skip
-            status, said = await _run([word.format_map(values) for word in self._words], text)
+            status, said = await _run([word.format_map(values) for word in self._words], Path(file.name))
         if status == 0:
             return Taken()
         since = await self._since(manifests)
@@ -144,13 +144,14 @@ def command_words(command: str) -> list[str]:
     return words
 
 
-async def _run(words: Sequence[str], given: bytes) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
+async def _run(words: Sequence[str], given: Path) -> tuple[int, str]:
+    with given.open("rb") as stdin:
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=stdin, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
     try:
         async with asyncio.timeout(COMMAND_S):
-            _, said = await process.communicate(given)
+            _, said = await process.communicate()
     except TimeoutError:
         return -1, f"{words[0]} took longer than {COMMAND_S:.0f} s"
     finally:

@@ -18,12 +18,13 @@ import numpy as np
 
 from seatrial.analysis.directory import StudyRecord, read_study
 from seatrial.analysis.figures import as_text
+from seatrial.analysis.lifecycle import lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
-from seatrial.report.step_times import KINDS, WHOLE, Counts, Pick, Seconds, Step, StepTimes, step_times
+from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
 
 FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
@@ -48,16 +49,16 @@ def write_pictures(out: Path, kind: str = "png") -> list[Path]:
 
 
 def write_steps(
-    out: Path, kind: str, which: Sequence[str] = KINDS, pick: Pick = lambda seen: seen, notes: Sequence[str] = ()
+    out: Path, kind: str, which: Sequence[str] = KINDS, read: Read = lifecycle, notes: Sequence[str] = ()
 ) -> list[Path]:
-    """Of the two pictures of steps those in `which`, of the workloads that `pick` leaves; `notes` say in them what was picked."""
+    """Of the two pictures of steps those in `which`, of the workloads that `read` leaves; `notes` say in them what was picked."""
     if kind not in FORMATS:
         raise UsageProblem(f"no pictures in format '{kind}'", f"Choose one of {', '.join(FORMATS)}.")
     study = read_study(out)
     with our_style():
         return [
             save(_steps_figure(study, times, notes), out / f"{name}.{kind}")
-            for name, times in step_times(study, pick).items()
+            for name, times in step_times(study, read).items()
             if times.steps and name in which
         ]
 
@@ -97,7 +98,7 @@ def _draw_step(left: Any, right: Any, step: Step, setups: Sequence[str]) -> bool
     values = {setup: step.points[setup].joined() for setup in setups if setup in step.points}
     largest = max(float(np.max(np.abs(took))) for _, took in values.values())
     factor, unit = (1000.0, "ms") if largest < 1 else (1.0, "s")
-    edges = _edges([took * factor for _, took in values.values()])
+    edges = edges_of([took * factor for _, took in values.values()], BINS)
     counts = {setup: np.histogram(took * factor, edges)[0] for setup, (_, took) in values.items()}
     _draw_histograms(right, counts, edges, setups)
     submitted = np.concatenate([at for at, _ in values.values()])
@@ -138,16 +139,6 @@ def _draw_histograms(axis: Any, counts: Mapping[str, Counts], edges: Seconds, se
             )  # fmt: skip
     axis.set_xticks(list(ticks), list(ticks.values()))
     axis.set_xlim(0, lane * len(setups))
-
-
-def _edges(values: Sequence[Seconds]) -> Seconds:
-    """Common bins of all set-ups; a step that always takes the same gets room around it."""
-    low = min(float(np.min(v)) for v in values)
-    high = max(float(np.max(v)) for v in values)
-    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
-    if high - low < 1e-9 + abs(high) * 1e-6:
-        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
-    return np.linspace(low, high, BINS + 1)
 
 
 def _marker_area(points: int) -> float:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.analysis.directory import StudyRecord, read_study
+from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.impossible import impossible
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.tables import whole_file, write_tables
 from seatrial.report.pictures import write_steps
-from seatrial.report.step_times import Pick
+from seatrial.report.step_times import Read
 
 ERRORS = "errors.csv"
 
@@ -76,15 +76,16 @@ def errors_of(study: StudyRecord, choice: Choice) -> tuple[pl.DataFrame, list[st
     return pl.concat(tables), notes
 
 
-def chooser(choice: Choice, errors: pl.DataFrame) -> Pick:
+def chooser(choice: Choice, errors: pl.DataFrame) -> Read:
     """Of a trial the workloads that are to be drawn."""
     wrong = dict(errors.group_by("trial").agg("workload").iter_rows()) if choice.skip_errors else {}
 
-    def pick(seen: Lifecycle) -> Lifecycle:
-        right = ~pl.col("workload").is_in(wrong.get(seen.trial.name, []))
+    def read(trial: TrialRecord) -> Lifecycle:
+        seen = lifecycle(trial)
+        right = ~pl.col("workload").is_in(wrong.get(trial.name, []))
         return dataclasses.replace(seen, workloads=choice.of(seen.workloads).filter(right))
 
-    return pick
+    return read
 
 
 def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:

@@ -56,10 +56,10 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-Pick = Callable[[Lifecycle], Lifecycle]  # a trial with only the workloads that are wanted
+Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads
 
 
-def step_times(study: StudyRecord, pick: Pick = lambda seen: seen) -> dict[str, StepTimes]:
+def step_times(study: StudyRecord, read: Read = lifecycle) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
     trials = study.trusted
     order = _detailed(order_of(study.trials), trials)
@@ -69,7 +69,7 @@ def step_times(study: StudyRecord, pick: Pick = lambda seen: seen) -> dict[str, 
         steps[kind][WHOLE] = Step(WHOLE, "from submitted to completed", [SUBMITTED.name])
     workloads = 0
     for trial in trials:
-        seen = pick(lifecycle(trial))
+        seen = read(trial)
         workloads += seen.workloads.height
         for kind in KINDS:
             _add(steps[kind], seen, stages[kind])
@@ -81,6 +81,16 @@ def step_times(study: StudyRecord, pick: Pick = lambda seen: seen) -> dict[str, 
         )
         for kind in KINDS
     }
+
+
+def edges_of(values: Sequence[Seconds], bins: int) -> Seconds:
+    """Common bins of all set-ups; a step that always takes the same gets room around it."""
+    low = min(float(np.min(v)) for v in values)
+    high = max(float(np.max(v)) for v in values)
+    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
+    if high - low < 1e-9 + abs(high) * 1e-6:
+        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
+    return np.linspace(low, high, bins + 1)
 
 
 def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import stacks
+from seatrial.analysis.gates import FAILS, Verdict, judge
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Nodes, Scalar, Trial, Wait
@@ -30,16 +31,14 @@ class StudyResult:
     out: Path
     outcomes: list[Outcome] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     interrupted: bool = False
 
-    def wrong(self) -> list[str]:
-        """A line for everything that is not as expected."""
-        lines = []
-        for outcome in self.outcomes:
-            lines += [f"{outcome.trial}: {line}" for line in outcome.failed_expectations]
-            if outcome.outcome != "completed" and not (outcome.expects_outcome and outcome.set_up):
-                lines.append(f"{outcome.trial}: {outcome.outcome}: {outcome.detail}")
-        return lines
+    def never_began(self) -> list[str]:
+        """A line for every trial that could not be set up and that no verdict speaks of."""
+        lines = [f"{o.trial}: {o.outcome}: {o.detail}" for o in self.outcomes if not o.set_up]
+        said = {verdict.line for verdict in self.verdicts}
+        return [line for line in lines if line not in said]
 
     @property
     def exit_status(self) -> int:
@@ -47,7 +46,7 @@ class StudyResult:
             return 130
         if not all(outcome.set_up for outcome in self.outcomes):
             return 3
-        return 1 if self.wrong() else 0
+        return 1 if any(verdict.state == FAILS for verdict in self.verdicts) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +184,7 @@ def run_study(
     *,
     force: bool = False,
     jobs: int | None = None,
+    baseline: Path | None = None,
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
@@ -204,6 +204,7 @@ def run_study(
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
         result.files = _write_report(out, result, reporting)
+        result.verdicts = [] if result.interrupted else judge(out, baseline)
     return result
 
 

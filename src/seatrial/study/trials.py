@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
@@ -161,13 +161,7 @@ def _run(
 
 def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
     """None if the expectation holds for these figures, else a sentence that says what was found."""
-    expression = Expression.parse(expectation.text)
-    try:
-        if expression.evaluate(figures):
-            return None
-    except UsageProblem as problem:
-        return f"`{expectation.text}` cannot be judged: {problem.message}"
-    return f"`{expectation.text}` does not hold: {expression.explain(figures)}"
+    return Expression.parse(expectation.text).why_not(figures)
 
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
@@ -192,6 +186,8 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     values = {} if interrupted else figures(directory)
     judged = []
     for expectation in () if interrupted else trial.expect:
+        if Expression.parse(expectation.text).references:
+            continue  # about other trials as well: judged when all are there
         wrong = judge(expectation, {**trial.params, **values})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
@@ -202,7 +198,7 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         record["detail"],
         values,
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
-        any("outcome" in Expression.parse(e.text).names for e in trial.expect),
+        any("outcome" in Expression.parse(e.text).figures for e in trial.expect),
     )
 
 
