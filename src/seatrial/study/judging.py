@@ -29,6 +29,7 @@ def judge_sampled(trial: TrialRecord) -> dict[str, Any]:
         "submitted": seen.workloads.height,
         "end_ns": seen.end_ns,
         "outcome": COMPLETED.name if over else RUNNING,
+        "audits": None,  # they need to know the nodes
         "validity": _validity(seen, watched),
     }
 
@@ -92,9 +93,11 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
 def _known(seen: Lifecycle) -> dict[str, int]:
     """How many times of workloads are known how well."""
     counts = {"finely": 0, "to_a_second": 0, "worse": 0}
+    asked = 2 * seen.trial.resolution_ns  # who rounds to seconds does not want better
+    fine, coarse = max(FINE, asked), max(SECOND, asked)
     for stage, errors in seen.errors.items():
         of = errors[seen.workloads[stage].is_not_null().to_numpy()]
-        finely, to_a_second = int((of <= FINE).sum()), int((of <= SECOND).sum())
+        finely, to_a_second = int((of <= fine).sum()), int((of <= coarse).sum())
         counts["finely"] += finely
         counts["to_a_second"] += to_a_second - finely
         counts["worse"] += len(of) - to_a_second
