@@ -78,7 +78,7 @@ class Sampler:
         self._refused: set[int] = set()
         self._gone: set[str] = set()
         self._there: set[str] = set()  # workloads in the list that is being read
-        self._known_first: set[str] | None = None
+        self._known_first: set[str] | None = None  # before the first list: workloads that must be in it
         self._was_well = False
         self._offsets = _offsets()
         self._beat = self.observer.alive = clock()
@@ -163,7 +163,7 @@ class Sampler:
                 if was and name not in self._there and not self._has_ended(number):
                     self._gone.add(name)
                     self._gaps.add(Line(to_ns=self._now(), gone=name))
-            self._known_first = set()
+            self._known_first = None
             self._there.clear()
 
     async def _events_when_synced(self) -> None:
