@@ -89,11 +89,23 @@ def test_every_command_is_on_a_page(command: str) -> None:
     assert re.search(rf"{re.escape(command)}(?![\w-])", ALL), f"no page says `{command}`"
 
 
-@pytest.mark.parametrize(
-    "option", [name for option in LEAVES["seatrial run"].params for name in option.opts if name.startswith("-")]
-)
-def test_every_option_of_run_is_on_the_page_of_commands(option: str) -> None:
-    assert re.search(rf"`{re.escape(option)}(?![\w-])", COMMANDS), f"docs/commands.md does not describe {option}"
+@pytest.mark.parametrize("command", LEAVES)
+def test_every_command_has_an_example_in_its_help(command: str) -> None:
+    leaf = LEAVES[command]
+    assert re.search(rf"Example: .*{re.escape(command)}(?![\w-])", f"{leaf.help} {leaf.epilog}"), (
+        "its --help has no example"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "sample", "plot"])
+def test_every_option_is_in_the_commands_table_with_its_argument_and_the_other_way_round(command: str) -> None:
+    section = COMMANDS.partition(f"\n## Options of `seatrial {command}`\n")[2].partition("\n## ")[0]
+    described = set(re.findall(r"`(--?[\w-]+)[^`]*`", "\n".join(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))))
+    params = LEAVES[f"seatrial {command}"].params
+    names = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
+    assert described == names
+    wordless = [param.name for param in params if not param.help]
+    assert not wordless, f"--help says nothing of {wordless}"
 
 
 @pytest.mark.parametrize("name", stacks.names())

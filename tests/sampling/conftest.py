@@ -15,6 +15,14 @@ from tests.conftest import COMMAND
 
 CLUSTER = "sampled"
 NODES = "- {name: fake, count: 10, capacity: {cpu: 32, memory: 64Gi, pods: 500}}\n"
+JOB = """
+apiVersion: batch/v1
+kind: Job
+spec:
+  template:
+    metadata: {annotations: {seatrial.dev/duration: DURATION}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: none, resources: {requests: {cpu: 10m}}}]}
+"""
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

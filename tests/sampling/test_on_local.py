@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ import pytest
 from seatrial.analysis.directory import read_trial
 from seatrial.analysis.lifecycle import lifecycle
 from seatrial.clusters.local import kept
-from seatrial.kube import Client
+from seatrial.kube import Client, access_from
 from seatrial.kube.resources import JOBS
 from seatrial.record import merging
 from tests.conftest import Seatrial
-from tests.sampling.conftest import Start
-from tests.sampling.loading import Load, complete
+from tests.sampling.conftest import JOB, Start
 
 pytestmark = pytest.mark.local
 
@@ -55,85 +54,76 @@ def document(out: Path) -> dict[str, Any]:
     return found
 
 
-def do(load: Load, story: Callable[[Client], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with load.client() as client:
-            await story(client)
-
-    asyncio.run(main())
+def lines(out: Path) -> list[dict[str, Any]]:
+    found = list(out.glob("trials/*/submitted.jsonl"))
+    return [json.loads(line) for line in found[0].read_text().splitlines()] if found else []
 
 
-async def until(holds: Callable[[], bool], what: str, within: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str, within: float = 90.0) -> None:
     end = time.monotonic() + within
     while not holds():
         assert time.monotonic() < end, what
-        await asyncio.sleep(0.05)
+        time.sleep(0.05)
+
+
+def remove(out: Path, cluster: str, names: Sequence[str]) -> None:
+    """Their Jobs, and with those their pods."""
+
+    async def main() -> None:
+        async with Client(access_from(kept.find(cluster).kubeconfig())) as client:
+            for name in names:
+                await client.delete(JOBS, name, document(out)["target"]["namespace"])
+
+    asyncio.run(main())
 
 
 def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     start: Start, seatrial: Seatrial, tmp_path: Path, cluster: str
 ) -> None:
-    load = Load(tmp_path / "out", cluster, 200, 4, "killed")
-    load.begin()
+    (tmp_path / "job.yaml").write_text(JOB.replace("DURATION", "8s"))
+    out = tmp_path / "out"
+    submit = start("submit", "-o", "out", "-n", "200", "--delay", "0.1", "--template", "job.yaml", "--cluster", cluster)
+    until(lambda: bool(lines(out)), "nothing was submitted")
+    directory = next(out.glob("trials/*"))
     first = start("sample", "-o", "out", "--follow")
-    before: Times = {}
-
-    async def story(client: Client) -> None:
-        await load.send(client, range(100))
-        await until(lambda: len(known(load.directory)) > 150, "the follower has seen nothing")
-        first.kill()
-        first.wait()
-        before.update(known(load.directory))
-        os.kill(kept.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
-        await load.send(client, range(100, 200))  # waits for the API server, which comes again
-        for index in (0, 1, 2):
-            await client.delete(JOBS, f"load-{index}", load.namespace)
-
-    do(load, story)
+    until(lambda: len(known(directory)) > 100, "the follower has seen nothing")
+    first.kill()
+    first.wait()
+    before = known(directory)
+    cut_short = [line["workload"] for line in lines(out)[-3:]]
+    remove(out, cluster, cut_short)
+    os.kill(kept.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
+    _, words = submit.communicate(timeout=120)  # waits for the API server, which comes again
+    assert submit.returncode == 0, words
     second = start("sample", "-o", "out", "--follow")
     shown, words = second.communicate(timeout=120)
     assert second.returncode == 0, words
-    after = known(load.directory)
-    no_worse(before, after)
-    trial = document(tmp_path / "out")
-    assert trial["outcome"] == "completed"
-    assert trial["submitted"] == 200
+    no_worse(before, known(directory))
+    trial = document(out)
+    assert (trial["outcome"], trial["submitted"]) == ("completed", 200)
     validity = trial["validity"]
     assert [gap for gap in validity["gaps"] if gap["reason"] == "nobody watched"], "the gap is shown"
-    assert not validity["valid"]
-    seen = lifecycle(read_trial(load.directory))
-    unseen = [0, 1, 2] if not validity["hidden"] else []
-    ended = seen.workloads["completed"].is_not_null() | seen.workloads["deleted"].is_not_null()
-    assert set(seen.workloads.filter(~ended)["number"]) <= {0, 1, 2}
-    assert validity["gone"] == int((~ended).sum()) <= 3, unseen
-    assert "nobody watched" in shown
-    assert not list(load.directory.glob("*.seg")), "sealed, since nobody writes any more"
+    assert not validity["valid"], "and it hides how three ended"
+    assert validity["gone"] == 3
+    assert "3 workloads were gone" in shown
+    seen = lifecycle(read_trial(directory)).workloads
+    assert set(seen.filter(pl.col("completed").is_null())["workload"]) == set(cut_short)
+    assert not list(directory.glob("*.seg")), "sealed, since nobody writes any more"
     drawn = seatrial("plot", "-o", "out")
     assert drawn.returncode == 0, drawn.stderr
-    assert (tmp_path / "out" / "general.png").stat().st_size > 10_000
+    assert (out / "general.png").stat().st_size > 10_000
 
 
 def test_a_sample_keeps_what_earlier_ones_saw_of_objects_that_are_gone(
     seatrial: Seatrial, tmp_path: Path, cluster: str
 ) -> None:
-    load = Load(tmp_path / "out", cluster, 6, 0.5, "gone")
-    load.begin()
-
-    async def some(client: Client) -> None:
-        await load.send(client, range(4))
-        await complete(client, load.namespace, 4)
-
-    async def others(client: Client) -> None:
-        for index in range(4):
-            await client.delete(JOBS, f"load-{index}", load.namespace)
-        await load.send(client, range(4, 6))
-        await complete(client, load.namespace, 2)
-
-    do(load, some)
-    early = seatrial("sample", "-o", "out")
-    assert early.returncode == 0, early.stderr
-    assert "4 of 6 submitted: 4 completed" in early.stdout
-    before = known(load.directory)
+    (tmp_path / "job.yaml").write_text(JOB.replace("DURATION", "100ms"))
+    out = tmp_path / "out"
+    sent = seatrial("submit", "-o", "out", "-n", "4", "--template", "job.yaml", "--cluster", cluster)
+    assert sent.returncode == 0, sent.stderr
+    directory = next(out.glob("trials/*"))
+    until(lambda: "4 completed" in seatrial("sample", "-o", "out").stdout, "they do not complete")
+    before = known(directory)
     assert {stage for _, stage in before} >= {
         "created",
         "pods_created",
@@ -142,26 +132,18 @@ def test_a_sample_keeps_what_earlier_ones_saw_of_objects_that_are_gone(
         "finished",
         "completed",
     }
-    scheduled = [error for (_, stage), (error, _) in before.items() if stage == "scheduled"]
-    assert max(scheduled) < min(error for (_, stage), (error, _) in before.items() if stage == "running"), (
-        "the scheduler's events have microseconds, objects whole seconds"
-    )
-    do(load, others)
-    late = seatrial("sample", "-o", "out")
+    errors = {stage: max(error for (_, one), (error, _) in before.items() if one == stage) for _, stage in before}
+    assert errors["scheduled"] < errors["running"], "the scheduler's events have microseconds, objects whole seconds"
+    remove(out, cluster, [line["workload"] for line in lines(out)])
+    late = seatrial("sample", "-o", "out", "--project", document(out)["target"]["namespace"])
     assert late.returncode == 0, late.stderr
-    assert "6 of 6 submitted: 6 completed" in late.stdout
-    no_worse(before, known(load.directory))
-    trial = document(tmp_path / "out")
-    assert (trial["outcome"], trial["validity"]["valid"]) == ("completed", True)
-    after = known(load.directory)
-    assert seatrial("sample", "-o", "out", "--project", load.namespace).returncode == 0
-    no_worse(after, known(load.directory))
-    assert document(tmp_path / "out")["outcome"] == "completed"
+    assert "4 of 4 submitted: 4 completed" in late.stdout
+    no_worse(before, known(directory))
+    trial = document(out)
+    assert (trial["outcome"], trial["validity"]["valid"], trial["validity"]["gone"]) == ("completed", True, 0)
     other = seatrial("sample", "-o", "out", "--project", "somebody-else")
     assert other.returncode == 2
-    assert load.namespace in other.stderr
-    seen = pl.read_csv(tmp_path / "out" / "times.csv") if (tmp_path / "out" / "times.csv").exists() else None
-    assert seen is None, "a sample draws nothing"
+    assert trial["target"]["namespace"] in other.stderr
 
 
 SCENARIO = """
@@ -170,7 +152,7 @@ nodes: [{name: fake, count: 3, capacity: {cpu: 8, memory: 32Gi}}]
 stacks: [default]
 settings: {qps: {equal: 500}}
 steps:
-  - submit: {name: short, count: 12, duration: 6s, requests: {cpu: 100m}}
+  - submit: {name: short, count: 12, duration: 8s, requests: {cpu: 100m}}
   - wait: {for: completed, timeout: 2m}
 """
 
@@ -181,22 +163,17 @@ def test_a_run_that_was_killed_is_followed_to_its_end(
     (tmp_path / "killed.yaml").write_text(SCENARIO)
     run = start("run", "killed.yaml", "--on", "local", "--cluster", cluster, "-o", "out")
 
-    def running() -> bool:
-        lines = list(tmp_path.glob("out/trials/*/submitted.jsonl"))
-        return bool(
-            lines and lines[0].read_text().count("\n") == 12 and document(tmp_path / "out").get("wall_epoch_ns")
-        )
-
-    asyncio.run(until(running, "the run has not begun"))
+    out = tmp_path / "out"
+    until(lambda: len(lines(out)) == 12 and bool(document(out).get("wall_epoch_ns")), "the run has not begun")
     run.kill()
     run.wait()
-    directory = next(tmp_path.glob("out/trials/*"))
+    directory = next(out.glob("trials/*"))
     before = known(directory)
     assert before
     followed = seatrial("sample", "-o", "out", "--follow")
     assert followed.returncode == 0, followed.stderr
     no_worse(before, known(directory))
-    trial = document(tmp_path / "out")
+    trial = document(out)
     assert trial["outcome"] == "completed"
     assert lifecycle(read_trial(directory)).reached("completed") == 12
     assert seatrial("clean", "-o", "out").returncode == 0

@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from seatrial.cli.submit import _wish
-from seatrial.clusters.attached.clearing import access_of, clear
 from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.kube import Client, Resource
@@ -27,10 +26,9 @@ from seatrial.kube.resources import CLAIMS, JOBS, NAMESPACES, PODS, SERVICES
 from seatrial.kube.shapes import Object, Shape
 from seatrial.model.errors import SetupProblem
 from seatrial.model.labels import DURATION_ANNOTATION, STUDY_LABEL, WORKLOAD_LABEL
-from seatrial.model.plan import Target
 from seatrial.study import submitting
 from seatrial.study.submitting import Sent
-from tests.conftest import COMMAND
+from tests.conftest import COMMAND, Seatrial
 from tests.submit.conftest import CLUSTER, Cluster, lines_of, python_env, study_of
 
 pytestmark = pytest.mark.local
@@ -289,16 +287,6 @@ def test_a_command_submits_and_its_failure_is_the_reason(
     assert cluster.there(JOBS, study_of(tmp_path / "other")) == []
 
 
-def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluster: Cluster, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "120", "-p", "4", "--delay", "0.02", "--cluster", CLUSTER) as process:
-        _wait_for_lines(out, 20, process)
-        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
-        said, wrong = process.communicate(timeout=180)
-    assert (process.returncode, said[:36]) == (0, "120 of 120 workloads submitted after"), wrong
-    _each_once(cluster, out, 120)
-
-
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with _start("-o", str(out), "-n", "200", "-p", "4", "--delay", "0.1", "--cluster", CLUSTER) as process:
@@ -314,29 +302,38 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_whole_lines_and_a_remedy(cluster: Cluster, tmp_path: Path) -> None:
     """A limit on the size of files is as good as a disk of that size."""
     out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "300", "-p", "5", "--cluster", CLUSTER, limit=20_000) as process:
+    with _start("-o", str(out), "-n", "150", "-p", "5", "--cluster", CLUSTER, limit=12_000) as process:
         _, said = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "no space left" in said
     assert "free some space" in said
     [file] = out.glob("trials/*/submitted.jsonl")
     assert file.read_bytes().endswith(b"\n")
-    assert 0 < len(lines_of(out)) < 300
-    assert resume(out).sent == 300
-    _each_once(cluster, out, 300)
+    assert 0 < len(lines_of(out)) < 150
+    assert resume(out).sent == 150
+    _each_once(cluster, out, 150)
 
 
-def test_clean_removes_what_out_submitted_and_only_that(cluster: Cluster, tmp_path: Path, project: str) -> None:
-    ours, theirs, alone = tmp_path / "ours", tmp_path / "theirs", tmp_path / "alone"
+def test_clean_removes_what_out_submitted_and_only_that(
+    cluster: Cluster, tmp_path: Path, project: str, seatrial: Seatrial
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     submit(ours, type="distributed", workloads=2, pvc=True, project=project)
     submit(theirs, workloads=2, project=project)
-    submit(alone, workloads=2)
-    access = access_of(Target(cluster=CLUSTER))
-    for out, inside in ((ours, {project}), (alone, set())):
-        _, left = clear(access, {study_of(out)}, lambda _: True, inside)
-        assert left == []
-        for kind in (JOBS, SERVICES, CLAIMS, PODS):
-            assert cluster.there(kind, study_of(out)) == []
-    assert cluster.there(NAMESPACES, study_of(alone)) == []
+    done = seatrial("clean", "-o", ours)
+    assert done.returncode == 0, done.stderr
+    for kind in (JOBS, SERVICES, CLAIMS, PODS):
+        assert cluster.there(kind, study_of(ours)) == []
+    assert f"jobs of {study_of(ours)} (2," in done.stdout
     assert len(cluster.there(JOBS, study_of(theirs), project)) == 2
     assert cluster.ask(lambda client: client.find(NAMESPACES, project, shape=Object)) is not None
+
+
+def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluster: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.02", "--cluster", CLUSTER) as process:
+        _wait_for_lines(out, 12, process)
+        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
+        said, wrong = process.communicate(timeout=180)
+    assert (process.returncode, said[:35]) == (0, "60 of 60 workloads submitted after "), wrong
+    _each_once(cluster, out, 60)

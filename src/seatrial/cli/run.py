@@ -70,6 +70,7 @@ def run(
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import expand, findings_of, parse_sets, read
+    from seatrial.scenario.settings_file import with_settings_file
     from seatrial.study.again import again
     from seatrial.study.directory import left_behind
     from seatrial.study.interrupting import interruption
@@ -83,7 +84,7 @@ def run(
     standing = _standing(on, cluster)
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
     if before is None:
-        source = read(scenario)
+        source = with_settings_file(read(scenario))
     else:  # options given now win over those given then
         source = before.scenario
         if not setups and not picked:

@@ -12,7 +12,8 @@ import typer
 from seatrial.model.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from seatrial.study.submitting import Sent, Wish
+    from seatrial.study.submission import Wish
+    from seatrial.study.submitting import Sent
 
 KINDS = ("training", "distributed", "interactive")
 SAY_EVERY_S = 5.0  # in a log; on a terminal ten times a second
@@ -91,7 +92,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
     from seatrial.model.plan import Target
     from seatrial.scenario.settings_file import read_settings
     from seatrial.scenario.template import Options, blame, read_template, submit_of
-    from seatrial.study.submitting import Wish
+    from seatrial.study.submission import Wish
 
     defaults = {"--type": "training", "--workloads": 1, "--parallel": 8, "--delay": 0.0, "--pvc": False}
     asked: dict[str, Any] = {name: defaults.get(name) if value is None else value for name, value in given.items()}

@@ -16,7 +16,7 @@ from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.standing import state_of
-from seatrial.clusters.submitting import Api, Limit, NoVerdict, in_rounds
+from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through, in_rounds, values_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
@@ -24,6 +24,7 @@ from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.settings import own
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
@@ -98,7 +99,7 @@ class LiveCluster:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
         await make_namespace(self.client, self.namespace, self.labels)
-        self._through = Api(self.client, self.namespace)
+        self._through = self._way()
         self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
@@ -225,6 +226,16 @@ class LiveCluster:
         }  # fmt: skip
 
     # submitting
+
+    def kubeconfig(self) -> str:
+        """The file that a command of the user's may submit with; empty: the usual one."""
+        return self.trial.target.kubeconfig
+
+    def _way(self) -> Through:
+        command = str(own(self.trial.setup.settings, "submit", "command"))
+        if not command:
+            return Api(self.client, self.namespace)
+        return Command(command, self.client, self.namespace, values_of(self.kubeconfig(), self.client.access.context))
 
     async def _on_time(self, load: Load, phase: int, due: list[int]) -> tuple[int, int]:
         """Each item when it is due, answered or not; without due times as fast as the connections allow."""

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.model import settings as table
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
@@ -193,6 +194,7 @@ class _Planning:
         self.values = values
         self.mistakes: list[Mistake] = []
         self.standing = standing
+        self.written: list[NodeGroup] = []  # what the scenario says itself: steps may name it
         self.nodes = {name: self.groups(name) for name in part.nodes}
 
     def chosen(self, choice: Choice) -> list[Setup]:
@@ -207,7 +209,8 @@ class _Planning:
         return written.params if written else {}
 
     def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
-        builder = StepBuilder(self.source, self.part.steps, setup.nodes, setup.name)
+        known = (*self.written, *self.standing) if self.standing else setup.nodes
+        builder = StepBuilder(self.source, self.part.steps, known, setup.name)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
         return Run(setup, self.values, steps, expect), builder.mistakes
@@ -220,6 +223,7 @@ class _Planning:
             if name in names[:number]:
                 what = f"two node groups are called '{name}'"
                 self.wrong((*path, number, "name"), what, "give each a name of its own")
+        self.written += groups
         return groups if any(group.kubelet or group.existing for group in groups) else self.standing or groups
 
     def wrong(self, path: Path, what: str, remedy: str) -> None:
@@ -249,7 +253,8 @@ class _Planning:
         self, name: str, stack: str, entry: str, client: ClientPart | None, own: SettingsPart | None = None
     ) -> Setup:
         resolved = settings.resolved(self.stacks[stack], self.part.settings, own)
-        return Setup(name, stack, self.nodes[entry], Client(client.rate if client else None), resolved)
+        rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
+        return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
 
     def part_of(self, own: ComponentPart) -> Part:
         """Files are named from where the scenario stands."""

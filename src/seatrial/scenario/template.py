@@ -128,7 +128,11 @@ class _Made:
         elif not self.mistakes:
             remedy = "add `spec.template.spec.containers`; `seatrial templates --write DIR` makes an example"
             why = (
-                " -g must set" if options.gpus is not None else " --pvc must mount its claim in" if options.pvc else ""
+                " for -g to set"
+                if options.gpus is not None
+                else " for --pvc to mount its claim in"
+                if options.pvc
+                else ""
             )
             self.wrong(_CONTAINERS, f"there is no container{why}", remedy)
         pods = self.pods()

@@ -69,6 +69,9 @@ class LocalCluster(LiveCluster):
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
 
+    def kubeconfig(self) -> str:
+        return str(self._plane.kubeconfig())
+
     def _died(self, death: Death) -> None:
         self.deaths.append(str(death))
         if not death.restarting:
@@ -176,6 +179,9 @@ class KeptCluster(LiveCluster):
             await asyncio.to_thread(kept.restage, name, fakes.stages(self.trial.node_groups()))
         access = access_from(there.kubeconfig())
         return Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
+
+    def kubeconfig(self) -> str:
+        return str(kept.find(self.trial.target.cluster).kubeconfig())
 
     async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
         """Those of the cluster are there, and stay."""

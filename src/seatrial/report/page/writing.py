@@ -94,6 +94,11 @@ def _script() -> str:
     return "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
 
 
+def stylesheet() -> str:
+    """For other pages that should look like this one."""
+    return _asset("page.css")
+
+
 def _asset(name: str) -> str:
     return files("seatrial.report.page").joinpath("assets", name).read_text(encoding="utf-8")
 
