@@ -17,8 +17,8 @@ from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
 PLACES = {
     "sim": "the simulator (virtual time)",
-    "local": "a real control plane on this machine, with fake nodes",
-    "kubeconfig": "a cluster of its own",
+    "local": "a real control plane with fake nodes",
+    "kubeconfig": "an existing cluster",
 }
 
 
@@ -250,7 +250,11 @@ def _trust(view: View) -> Html:
         )
         kept = "" if len(bad) == len(view.study.trials) else " They are left out of means and charts, and marked."
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
-        verdict = ("bad", say, f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view)}")
+        verdict = (
+            "bad",
+            say,
+            f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view).capitalize()}",
+        )
     kind, word, why = verdict
     failed = _failed_expectations(view)
     spread = (
