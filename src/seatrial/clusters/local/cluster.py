@@ -47,6 +47,7 @@ from seatrial.record.submissions import Submissions
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
 TOKEN_S = 24 * 3600
+LAST_LINES = 3  # of a dead component's log in a diagnosis; all of it is kept in the trial's directory
 PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
 
 
@@ -148,9 +149,10 @@ class LocalCluster(LiveCluster):
             self.break_off(str(death))
 
     def dead(self) -> list[str]:
-        """With how it ended; one that is being restarted counts until it runs."""
+        """With how it ended and its last words; one that is being restarted counts until it runs."""
         missing = {component.name for component in self._plane.plane.components} - set(self._plane.pids)
-        return [str(death) for death in self._plane.deaths if death.component in missing]
+        last = {death.component: death for death in self._plane.deaths if death.component in missing}
+        return [f"{death}; its last words: {_end_of(death.log_tail)}" for death in last.values()]
 
     async def leave(self) -> None:
         try:
@@ -263,6 +265,10 @@ class KeptCluster(LiveCluster):
                 self._removed = True
             finally:
                 await self.client.close()
+
+
+def _end_of(log: str) -> str:
+    return "\n".join(log.splitlines()[-LAST_LINES:]) or "none"
 
 
 def _override(part: Part) -> Override:
