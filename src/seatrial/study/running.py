@@ -171,7 +171,31 @@ def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str],
     return {(component, name): value for component, own in settings.items() for name, value in own.items()}
 
 
-HINDRANCES = (_lacks_kubelets, _lacks_existing, _brings_parts, _lacks_the_application, _differs_from_the_kept)
+def _lacks_the_server(trial: Trial) -> str | None:
+    if trial.on == "sim" and trial.requests():
+        return "it puts requests on an API server, and --on sim has none so far; use --on local"
+    return None
+
+
+def _changes_the_server(trial: Trial) -> str | None:
+    """A server that was there before us is measured as it is."""
+    setup = trial.setup
+    asked = {"priority levels": setup.priority_levels, "flow schemas": setup.flow_schemas, "a delay": setup.delay}
+    wanted = [name for name, value in asked.items() if value]
+    if wanted and (trial.on == "kubeconfig" or trial.target.cluster):
+        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+    return None
+
+
+HINDRANCES = (
+    _changes_the_server,
+    _lacks_the_server,
+    _lacks_kubelets,
+    _lacks_existing,
+    _brings_parts,
+    _lacks_the_application,
+    _differs_from_the_kept,
+)
 
 
 def run_study(
