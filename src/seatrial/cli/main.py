@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, compare, doctor, export, listing, report, run, serve
+from seatrial.cli import clean, compare, doctor, export, listing, plot, report, run, sample, serve, submit
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -37,6 +37,10 @@ def _top(
 
 
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("templates")(submit.templates)
+app.command("sample")(sample.sample)
+app.command("plot")(plot.plot)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)

@@ -14,7 +14,7 @@ import typer
 
 from seatrial.cli import judging
 from seatrial.model.errors import SetupProblem, UsageProblem
-from seatrial.model.plan import Target, Trial
+from seatrial.model.plan import NodeGroup, Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
 PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -70,6 +70,7 @@ def run(
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import expand, findings_of, parse_sets, read
+    from seatrial.scenario.settings_file import with_settings_file
     from seatrial.study.again import again
     from seatrial.study.directory import left_behind
     from seatrial.study.interrupting import interruption
@@ -80,9 +81,10 @@ def run(
     on = on or (before.on if before else "sim")
     if on not in CLUSTERS:
         raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
+    standing = _standing(on, cluster)
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
     if before is None:
-        source = read(scenario)
+        source = with_settings_file(read(scenario))
     else:  # options given now win over those given then
         source = before.scenario
         if not setups and not picked:
@@ -98,6 +100,7 @@ def run(
         sets=values,
         repeat=repeat,
         seed=seed,
+        nodes=standing,
     )
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
@@ -112,6 +115,9 @@ def run(
     words = Console(stderr=True, highlight=False)
     for line in checked.skipped:
         words.print(line, soft_wrap=True, markup=False)
+    if standing:
+        count = sum(group.count for group in standing)
+        words.print(f"on the {count} nodes of the cluster '{cluster}', not on the scenario's", soft_wrap=True)
     for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
@@ -152,6 +158,17 @@ def _leave_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
+def _standing(on: str, cluster: str) -> tuple[NodeGroup, ...]:
+    """The nodes of a kept cluster that has some: pods would be placed on them in any case."""
+    if not cluster:
+        return ()
+    from seatrial.clusters.local import kept
+
+    if on != "local":
+        raise UsageProblem(f"--cluster does not go with --on {on}", "add --on local")
+    return kept.find(cluster).nodes
+
+
 def _target(on: str, cluster: str, binaries: Path | None, context: str, kubeconfig: Path | None) -> Target:
     if (context or kubeconfig) and on != "kubeconfig":
         raise UsageProblem(f"--context and --kubeconfig do not go with --on {on}", "add --on kubeconfig")
@@ -182,11 +199,10 @@ def _prepare(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[
     """What takes minutes the first time is done before the first trial, with a progress of its own. A stack that cannot be built is
     left out with a line, unless nothing else is left."""
     from seatrial import stacks
-    from seatrial.clusters.local import kept, programs
+    from seatrial.clusters.local import programs
     from seatrial.clusters.local.binaries import ensure_binaries
 
     if place.cluster:
-        kept.find(place.cluster)
         return list(trials), []
     binaries = Path(place.binaries) if place.binaries else None
     ensure_binaries(programs.CONTROL_PLANE, binaries)

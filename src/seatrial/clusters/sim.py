@@ -25,6 +25,8 @@ T = TypeVar("T")
 class SimCluster:
     """One simulated cluster for one trial."""
 
+    wall_epoch = 0
+
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
         self.ledger = ledger
         self._trial, self._stack = trial, stack

@@ -15,7 +15,7 @@ from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, order_of
 from seatrial.analysis.tables import pods_columns, pods_parts, summary_frame, times_columns, times_parts
-from seatrial.record import segments
+from seatrial.record import merging, segments
 
 TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
 
@@ -68,17 +68,14 @@ def _typed(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
 def _observed(seen: Lifecycle) -> pl.DataFrame:
     """Every transition by name: which workload, which pod, which stage, which node, from which source."""
     trial = seen.trial
-    observed = segments.observed(trial.directory).with_columns(
-        pl.col("object", "node", "stage", "source").cast(pl.Int64)
-    )
+    part = merging.read(trial.directory, trial.stages, trial.errors_ns)
+    observed = part.observed.with_columns(pl.col("object", "node", "stage", "source").cast(pl.Int64))
     stages = pl.DataFrame(
         {"stage": range(len(trial.stages)), "stage name": [s.name for s in trial.stages],
          "of pods": [s.of == "pod" for s in trial.stages]},
         schema={"stage": pl.Int64, "stage name": pl.String, "of pods": pl.Boolean},
     )  # fmt: skip
     sources = [str(source.get("name", "")) for source in trial.document.get("sources") or ()]
-    path = trial.directory / segments.NODES
-    nodes = path.read_text().splitlines() if path.is_file() else []
     pods = seen.pods.select(pl.col("pod").cast(pl.Int64), pl.col("workload").cast(pl.Int64).alias("of"), "name")
     workloads = seen.workloads.select(pl.col("number").cast(pl.Int64), pl.col("workload").alias("workload name"))
     of_pods = pl.col("of pods")
@@ -91,7 +88,7 @@ def _observed(seen: Lifecycle) -> pl.DataFrame:
         .select(
             pl.lit(trial.name).alias("trial"), (pl.col("at_ns") - seen.first_ns).truediv(1e9).alias("at_s"),
             pl.col("stage name").alias("stage"), pl.col("workload name").alias("workload"), pl.col("name").alias("pod"),
-            _named("node", nodes), _named("source", sources),
+            _named("node", part.nodes), _named("source", sources),
         )
     )  # fmt: skip
 
