@@ -39,16 +39,17 @@ class Segment:
 
     def write(self, records: bytes | bytearray, pods: str) -> None:
         if records:
-            _write_all(self.records, records)
+            write_all(self.records, records)
         if pods:
-            _write_all(self.pods, pods.encode())
+            write_all(self.pods, pods.encode())
 
     def close(self) -> None:
         os.close(self.records)
         os.close(self.pods)
 
 
-def _write_all(descriptor: int, data: bytes | bytearray) -> None:
+def write_all(descriptor: int, data: bytes | bytearray) -> None:
+    """`write(2)` until all of it is written."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -88,14 +89,15 @@ def pods(directory: Path) -> pl.DataFrame:
 def seal(directory: Path, nodes: Sequence[str]) -> None:
     """Turns the segments into Parquet; they go only once that is safely there."""
     table, names = observed(directory), pods(directory)
-    _write_whole(directory / OBSERVED, lambda path: table.write_parquet(path, compression="lz4", statistics=False))
-    _write_whole(directory / PODS, lambda path: names.write_parquet(path, compression="lz4", statistics=False))
-    _write_whole(directory / NODES, lambda path: path.write_text("".join(f"{name}\n" for name in nodes)))
+    write_whole(directory / OBSERVED, lambda path: table.write_parquet(path, compression="lz4", statistics=False))
+    write_whole(directory / PODS, lambda path: names.write_parquet(path, compression="lz4", statistics=False))
+    write_whole(directory / NODES, lambda path: path.write_text("".join(f"{name}\n" for name in nodes)))
     for path in [*directory.glob("observed-*.seg"), *directory.glob("pods-*.seg")]:
         path.unlink()
 
 
-def _write_whole(path: Path, write: object) -> None:
+def write_whole(path: Path, write: object) -> None:
+    """The file is there whole, or not at all."""
     part = path.with_name(path.name + ".part")
     write(part)  # type: ignore[operator]
     part.replace(path)

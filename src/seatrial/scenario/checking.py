@@ -13,8 +13,9 @@ from seatrial.scenario.expressions import FIGURES
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import Found, Known, shown
 from seatrial.scenario.params import fill
+from seatrial.scenario.part import Part
 from seatrial.scenario.places import Path, Source, real_path, value_at
-from seatrial.scenario.schema import ACTIONS, Part, ScenarioPart, phase_name
+from seatrial.scenario.schema import ACTIONS, ScenarioPart, phase_name
 
 _KINDS = {
     "list_type": ("a list", "write it as [a, b] or as lines that begin with `- `"),
@@ -62,16 +63,20 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
     entries = nodes if isinstance(nodes, dict) and not isinstance(nodes.get("existing"), str) else {"": nodes}
     groups = [group for entry in entries.values() if isinstance(entry, list) for group in entry]
     submits: list[str] = []
+    creates: list[str] = []
     for _, name, action, body in _phases(data.get("steps")):
         if action == "submit":
             submits.append(name)
+        if action == "create":
+            creates.append(name)
         if action == "nodes" and isinstance(body, dict):
             groups.append(body.get("add"))
     return {
         "stack": list(stacks),
         "node entry": [entry for entry in entries if entry],
         "node group": [group["name"] for group in groups if isinstance(group, dict) and _named(group)],
-        "submit": submits,
+        "phase": [*submits, *creates],
+        "create": creates,
         "figure": [*FIGURES, *(name for name in values if name not in FIGURES)],
         "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
         "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],
