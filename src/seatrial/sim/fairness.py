@@ -1,9 +1,12 @@
 """One priority level of Priority & Fairness: seats, queues, and who is next.
 
-Fair queuing for server requests (KEP-1040), as k8s.io/apiserver v0.36.3 has it in util/flowcontrol/fairqueuing/queueset: a flow has a
-hand of queues and takes the one with the least work; the queue whose oldest request would end first in a virtual world, where
-all queues share the seats evenly, is served next; a queue is charged an estimate when a request starts and the difference when
-it ends. It has no clock: everyone says when it is. The real one walks over all queues at every step; here sums are kept.
+Fair queuing for server requests (KEP-1040), as k8s.io/apiserver v0.36.3 has it in util/flowcontrol/fairqueuing/queueset: a flow
+has a hand of queues and takes the one with the least work; the queue whose oldest request would end first in a virtual world,
+where all queues share the seats evenly, is served next; a queue is charged an estimate when a request starts and the difference
+when it ends. It has no clock: everyone says when it is. The real one walks over all queues at every step; here sums are kept.
+
+Work is counted as there, in whole units of ten seat-nanoseconds: with floats one tie was decided another way, and with it
+everything that came after.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from seatrial.model.units import MILLISECOND
 from seatrial.sim.flows import Level
 
 ESTIMATE = 3 * MILLISECOND  # estimatedServiceDuration: what a request is charged before it is known
+UNIT = 10  # seat-nanoseconds, ssScale
 QUEUE_FULL, CONCURRENCY_LIMIT, TIME_OUT = "queue-full", "concurrency-limit", "time-out"
 
 
@@ -35,15 +39,28 @@ ONE_SEAT = Width()
 class Request:
     """A request on its way through a level. `then` is the server's: what to do with it once it has its seats."""
 
-    __slots__ = ("arrived", "arrived_r", "final", "hand", "linger", "queue", "seats", "started", "tag", "then", "width", "work")
+    __slots__ = (
+        "arrived",
+        "arrived_r",
+        "final",
+        "hand",
+        "linger",
+        "queue",
+        "seats",
+        "started",
+        "tag",
+        "then",
+        "width",
+        "work",
+    )
 
     def __init__(self, hand: tuple[int, ...], width: Width, then: Callable[[Request], None], tag: Any = None) -> None:
         self.hand, self.then, self.tag = hand, then, tag
         self.seats, self.final, self.linger = width.seats, width.final, width.linger
         self.width = max(width.seats, width.final)
-        self.work = width.seats * ESTIMATE + width.final * width.linger
+        self.work = _work(width.seats * ESTIMATE) + _work(width.final * width.linger)
         self.arrived = self.started = -1
-        self.arrived_r = 0.0
+        self.arrived_r = 0
         self.queue: _Queue | None = None
 
 
@@ -53,8 +70,7 @@ class _Queue:
     def __init__(self, index: int) -> None:
         self.index = index
         self.waiting: deque[Request] = deque()
-        self.executing = self.work = 0
-        self.next_r = 0.0
+        self.executing = self.work = self.next_r = 0
 
     @property
     def idle(self) -> bool:
@@ -74,7 +90,7 @@ class Seats:
         self._active = 0  # those in which someone waits or executes
         self._robin = 0
         self._enqueued = 0
-        self._r, self._at = 0.0, 0
+        self._r = self._at = 0
 
     def arrive(self, now: int, request: Request) -> str:
         """Starts it, lets it wait, or says why not."""
@@ -112,13 +128,13 @@ class Seats:
         queue = request.queue
         if queue:
             queue.executing -= 1
-            queue.next_r -= request.seats * (ESTIMATE - (now - request.started))
+            queue.next_r -= _work(request.seats * (ESTIMATE - (now - request.started)))
             _bound(queue)
             if queue.idle:
                 self._active -= 1
         if not request.linger:
             self._release(request)
-            self._dispatch(now)
+        self._dispatch(now)  # also if it lingers: a request wider than the level waits for the last that executes
         return request.linger
 
     def release(self, now: int, request: Request) -> None:
@@ -155,7 +171,7 @@ class Seats:
         asked = self.in_use + self.seats_waiting
         self.demand.last(passed, asked)
         if self._active:
-            self._r += passed * min(asked, self.limit) / self._active
+            self._r += _work(min(asked, self.limit) / self._active * passed)
 
     def _shortest(self, hand: tuple[int, ...]) -> _Queue:
         """The queue of the hand with the least work waiting; who looks where first changes with every request."""
@@ -183,7 +199,7 @@ class Seats:
             self._left(queue, request)
             self._robin = queue.index
             if request.final > self.limit:  # the same work on the seats there are
-                request.linger = request.final * request.linger // self.limit
+                request.linger = int(_work(request.final * request.linger) / self.limit * UNIT)
                 request.final = self.limit
                 request.width = max(request.seats, request.final)
             queue.executing += 1
@@ -216,6 +232,11 @@ class Seats:
         self.in_use -= request.width
 
 
+def _work(seat_ns: float) -> int:
+    """Rounded half away from zero, as Go does."""
+    return int(seat_ns / UNIT + 0.5) if seat_ns >= 0 else -int(0.5 - seat_ns / UNIT)
+
+
 def _bound(queue: _Queue) -> None:
     """No dispatch in the virtual world before the arrival: a queue saves up nothing while it cannot use its share."""
     if queue.waiting and queue.next_r < queue.waiting[0].arrived_r:
@@ -233,8 +254,7 @@ class Demand:
         self._highest = 0
 
     def note(self, asked: int) -> None:
-        if asked > self._highest:
-            self._highest = asked
+        self._highest = max(self._highest, asked)
 
     def last(self, passed: int, asked: int) -> None:
         self._over += passed

@@ -182,7 +182,8 @@ def schema_of(name: str, spec: Mapping[str, Any]) -> Schema:
     by = (spec.get("distinguisherMethod") or {}).get("type", "")
     rules = tuple(
         Rule(
-            tuple(map(_subject_of, rule.get("subjects") or ())), tuple(map(_resources_of, rule.get("resourceRules") or ()))
+            tuple(map(_subject_of, rule.get("subjects") or ())),
+            tuple(map(_resources_of, rule.get("resourceRules") or ())),
         )
         for rule in spec.get("rules") or ()
     )
@@ -232,7 +233,8 @@ def deal(value: int, queues: int, hand: int) -> tuple[int, ...]:
         value, remainder = divmod(value, queues - taken)
         remainders.append(remainder)
     cards = []
-    for place, card in enumerate(remainders):
+    for place, remainder in enumerate(remainders):
+        card = remainder
         for before in reversed(remainders[:place]):
             card += card >= before
         cards.append(card)

@@ -1,0 +1,213 @@
+"""Clients of the busy server. All do with a 429 what client-go does: wait as long as its Retry-After says and send again.
+
+Every attempt becomes a row of requests.parquet, whoever sent it: the load's own as its client sees them, those of components and
+nodes as the server's audit log would tell.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from seatrial.model.units import SECOND
+from seatrial.record.requests import SERVER, RequestLog
+from seatrial.sim.api import GET, LIST, ApiServer, Client
+from seatrial.sim.costs import COSTS
+from seatrial.sim.fairness import ONE_SEAT, Width
+from seatrial.sim.flows import AUTHENTICATED, NODES, Ask, Identity, service_account
+from seatrial.sim.kernel import Do, Kernel
+from seatrial.sim.server import TOO_MANY, Call, Flow, Server
+
+MOST_RETRIES = 10  # client-go v0.36.3, rest/request.go
+Done = Callable[[Any, int], None]  # what was given, and the code of the last answer
+
+
+class Sending:
+    """One request until its last answer."""
+
+    __slots__ = ("arg", "attempt", "cpu", "done", "due", "flow", "retries", "sent", "success", "wait", "width")
+
+    def __init__(
+        self, flow: Flow, cpu: int, wait: int, width: Width, due: int, success: int, retries: int, done: Done, arg: Any
+    ) -> None:
+        self.flow, self.cpu, self.wait, self.width, self.due = flow, cpu, wait, width, due
+        self.success, self.retries, self.done, self.arg = success, retries, done, arg
+        self.attempt, self.sent = 1, due
+
+
+class Caller:
+    """Sends for one identity in one phase."""
+
+    def __init__(self, server: Server, log: RequestLog, identity: str, phase: str, seen_by: str) -> None:
+        self._server, self._kernel, self._log = server, server.kernel, log
+        self._identity, self._phase, self._seen_by = log.number(identity), log.number(phase), log.number(seen_by)
+        self._names: dict[Flow, tuple[int, int]] = {}
+
+    def send(self, sending: Sending) -> None:
+        sending.sent = self._kernel.now
+        self._server.send(sending.flow, sending.cpu, sending.wait, self._answered, sending, sending.width)
+
+    def _answered(self, call: Call, code: int, reason: str, after: int) -> None:
+        sending: Sending = call.arg
+        now, flow = self._kernel.now, sending.flow
+        names = self._names.get(flow)
+        if names is None:
+            names = self._names[flow] = (self._log.number(flow.ask.verb), self._log.number(flow.ask.resource))
+        code = code if code == TOO_MANY else sending.success
+        self._log.add(
+            sending.due, sending.sent, now - sending.due, *names, self._identity, code, self._log.number(reason),
+            after or -1, sending.attempt, self._phase, self._seen_by,
+        )  # fmt: skip
+        if code == TOO_MANY and sending.attempt <= sending.retries:
+            sending.attempt += 1
+            sending.due = now + after * SECOND
+            self._kernel.at(sending.due, self.send, sending)
+        else:
+            sending.done(sending.arg, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Who a component is to the server, and what its writes are."""
+
+    name: str  # in tables
+    who: Identity
+    verb: str
+    resource: str
+    group: str = ""
+
+
+_MANAGER = Identity("system:kube-controller-manager")
+KWOK = Identity("kwok", (NODES, AUTHENTICATED))  # as on `local`: one user plays all fake nodes
+_COMPONENTS = {
+    "job-controller": Component("kube-controller-manager", _MANAGER, "update", "jobs/status", "batch"),
+    "deployment-controller": Component("kube-controller-manager", _MANAGER, "update", "deployments/status", "apps"),
+    "replicaset-controller": Component("kube-controller-manager", _MANAGER, "create", "pods"),
+    "garbage-collector": Component("kube-controller-manager", _MANAGER, "delete", "pods"),
+    "kube-scheduler": Component("kube-scheduler", Identity("system:kube-scheduler"), "create", "pods/binding"),
+    "kwok": Component("nodes", KWOK, "patch", "pods/status"),
+    "seatrial": Component("seatrial", Identity("seatrial"), "create", "jobs", "batch"),
+}
+
+
+def component(client: str) -> Component:
+    """By the client's name; a controller of a stack has a service account in its own namespace."""
+    known = _COMPONENTS.get(client)
+    return known or Component(client, service_account(f"{client}-system", client), "update", "pods")
+
+
+class BusyApi(ApiServer):
+    """The same for components, whose models only know that they read, list or write."""
+
+    def __init__(self, kernel: Kernel, seed: int, server: Server, log: RequestLog, namespace: str) -> None:
+        super().__init__(kernel, seed)
+        self._server, self._log, self._namespace = server, log, namespace
+        self._callers: dict[str, Caller] = {}
+        self._flows: dict[tuple[str, int], Flow] = {}
+
+    def call(self, client: Client, verb: int, then: Do, arg: Any = None) -> None:
+        self._kernel.at(client.slot(self._kernel.now), self._send, (client.name, verb, then, arg))
+
+    def call_together(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
+        if not count:
+            self._kernel.at(self._kernel.now, then, arg)
+        left = count
+
+        def one(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then(arg)
+
+        for _ in range(count):
+            self.call(client, verb, one)
+
+    def call_in_turn(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
+        self._one_of((client, verb, count, then, arg))
+
+    def spend(self, client: Client) -> None:
+        self.call(client, GET + 2, _nobody_waits)
+
+    def _send(self, what: tuple[str, int, Do, Any]) -> None:
+        name, verb, then, arg = what
+        flow = self._flows.get((name, verb))
+        if flow is None:
+            flow = self._flows[name, verb] = self._flow(component(name), verb)
+        caller = self._callers.get(name)
+        if caller is None:
+            caller = self._callers[name] = Caller(self._server, self._log, component(name).name, "", SERVER)
+        cost = COSTS[flow.ask.verb]
+        # A controller tries again whatever happens; its queue would only add to the delay.
+        caller.send(
+            Sending(flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, 200, 1 << 30, _answered, (then, arg))
+        )
+
+    def _flow(self, who: Component, verb: int) -> Flow:
+        resource = who.resource.partition("/")[0]
+        if verb == GET:
+            ask = Ask("get", resource, who.group, self._namespace)
+        elif verb == LIST:
+            ask = Ask("list", resource, who.group, self._namespace)
+        else:
+            ask = Ask(who.verb, who.resource, who.group, self._namespace)
+        return self._server.flow(who.who, ask)
+
+
+def _answered(waiting: tuple[Do, Any], _: int) -> None:
+    then, arg = waiting
+    then(arg)
+
+
+def _nobody_waits(_: object) -> None:
+    """For events: only their place in line and their cost matter."""
+
+
+RENEWAL = 10 * SECOND  # a quarter of the lease of 40 s: kubelets and KWOK v0.8.0
+JITTER = 0.04  # of that, at most
+LEASE_WORKERS = 4  # nodeLeaseParallelism of KWOK as `local` sets it
+LEASE = Ask("update", "leases", "coordination.k8s.io", "kube-node-lease")
+
+
+class Heartbeats:
+    """Every node renews its lease every ten seconds after the last time it could. KWOK does it for all fake nodes, a few at the
+    same time: one that is sent away holds up the next."""
+
+    def __init__(self, server: Server, log: RequestLog, random: Random) -> None:
+        self._kernel, self._random = server.kernel, random
+        self._caller = Caller(server, log, "nodes", "", SERVER)
+        self._flow = server.flow(KWOK, LEASE)
+        self._idle = LEASE_WORKERS
+        self._due: deque[int] = deque()
+        self._gone: set[int] = set()
+
+    def add(self, node: int) -> None:
+        """Nodes that come together do not stay together: the first renewal is somewhere in the first interval."""
+        self._kernel.at(self._kernel.now + int(self._random.random() * RENEWAL), self._is_due, node)
+
+    def remove(self, node: int) -> None:
+        self._gone.add(node)
+
+    def _is_due(self, node: int) -> None:
+        if node in self._gone:
+            return
+        if self._idle:
+            self._idle -= 1
+            self._renew(node)
+        else:
+            self._due.append(node)
+
+    def _renew(self, node: int) -> None:
+        cost = COSTS["update"]
+        self._caller.send(
+            Sending(self._flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, 200, MOST_RETRIES, self._renewed, node)
+        )
+
+    def _renewed(self, node: int, _: int) -> None:
+        self._kernel.at(self._kernel.now + int(RENEWAL * (1 + JITTER * self._random.random())), self._is_due, node)
+        if self._due:
+            self._renew(self._due.popleft())
+        else:
+            self._idle += 1

@@ -1,0 +1,255 @@
+"""The API server under load: who is let in, how long it takes, and who is sent away.
+
+A request arrives, is let in by Priority & Fairness or by the plain limits on requests in flight, takes its share of the
+processors, waits for what is not the server's own work (etcd, a webhook), and is answered. Saturation, waits and rejections come
+about by that; nothing here knows what a load is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seatrial.model.units import MICROSECOND, SECOND
+from seatrial.sim.cores import Cores
+from seatrial.sim.fairness import ONE_SEAT, TIME_OUT, Request, Seats, Width
+from seatrial.sim.flows import MASTERS, Ask, Identity, Level, Schema, classify, deal, flow_hash, in_order
+from seatrial.sim.kernel import Kernel
+from seatrial.sim.lending import PERIOD, Lending
+
+READING = ("get", "list", "watch")
+LONGEST_WAIT = 15 * SECOND  # in a queue: a quarter of --request-timeout, 60 s (getRequestWaitContext)
+MOST_RETRY_AFTER = 32  # s, maxRetryAfter
+REFUSING = 150 * MICROSECOND  # of processor for a 429: see docs/simulator.md
+OK, TOO_MANY = 200, 429
+IN_FLIGHT = "max-in-flight"  # what we call a refusal by the plain limits, to which the server gives no reason
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How requests are let in. Without fairness only the two numbers count."""
+
+    fairness: bool = True
+    reading: int = 400
+    mutating: int = 200
+    levels: Sequence[Level] = ()
+    schemas: Sequence[Schema] = ()
+
+
+class Flow:
+    """All requests that are treated alike: same identity, verb, resource and namespace."""
+
+    __slots__ = ("ask", "exempt", "hand", "level", "mutating", "schema", "seats", "who")
+
+    def __init__(self, who: Identity, ask: Ask, schema: str = "", level: str = "") -> None:
+        self.who, self.ask, self.schema, self.level = who, ask, schema, level
+        self.mutating = ask.verb not in READING
+        self.exempt = MASTERS in who.groups
+        self.hand: tuple[int, ...] = ()
+        self.seats: Seats | None = None
+
+
+Answered = Callable[
+    ["Call", int, str, int], None
+]  # the code, why not, and how many seconds to wait before trying again
+
+
+class Call(Request):
+    """A request on the wire. `answered` gets it back."""
+
+    __slots__ = ("answered", "arg", "cpu", "flow", "wait")
+
+    def __init__(
+        self,
+        flow: Flow,
+        cpu: int,
+        wait: int,
+        width: Width,
+        answered: Answered,
+        arg: Any,
+        then: Callable[[Request], None],
+    ) -> None:
+        super().__init__(flow.hand, width, then)
+        self.flow, self.cpu, self.wait, self.answered, self.arg = flow, cpu, wait, answered, arg
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the server's own metrics would say."""
+
+    executed: Counter[str] = field(default_factory=Counter)  # by flow schema
+    refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by level, flow schema and reason
+    waited: Counter[str] = field(default_factory=Counter)  # ns, by flow schema
+    longest_wait: dict[str, int] = field(default_factory=dict)  # ns, by flow schema
+    executing: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})  # mutating or not
+    most_executing: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+
+
+class Server:
+    def __init__(self, kernel: Kernel, limits: Limits, cores: float) -> None:
+        self.kernel, self.limits = kernel, limits
+        self.cores = Cores(kernel, cores)
+        self.counts = Counts()
+        self.lending: Lending | None = None
+        self._flows: dict[tuple[Identity, Ask], Flow] = {}
+        self._schemas: list[Schema] = []
+        self._waiting: deque[Call] = deque()  # in the order they came; some are long let in
+        self._alarm = False
+        self._retry_after: dict[str, _Dropped] = {}
+        if limits.fairness:
+            self._schemas = in_order(limits.schemas)
+            self.lending = Lending(limits.levels, limits.reading + limits.mutating)
+            kernel.at(kernel.now + PERIOD, self._lend)
+
+    def flow(self, who: Identity, ask: Ask) -> Flow:
+        known = self._flows.get((who, ask))
+        if known is None:
+            known = self._flows[who, ask] = self._classified(who, ask)
+        return known
+
+    def _classified(self, who: Identity, ask: Ask) -> Flow:
+        if self.lending is None:
+            return Flow(who, ask)
+        schema = classify(self._schemas, who, ask)
+        flow = Flow(who, ask, schema.name, schema.level)
+        flow.seats = seats = self.lending.seats[schema.level]
+        if seats.level.queues:
+            value = flow_hash(schema.name, schema.distinguisher(who, ask))
+            flow.hand = deal(value, seats.level.queues, seats.level.hand)
+        return flow
+
+    def widest(self, flow: Flow) -> int:
+        """The most seats that one request of this flow may be given, as far as its level says; 0: no limit of its own."""
+        return self.lending.widest(flow.level) if self.lending else 1
+
+    def send(self, flow: Flow, cpu: int, wait: int, answered: Answered, arg: Any, width: Width = ONE_SEAT) -> None:
+        """A request that needs so much of a core, and then waits so long while it holds its seats."""
+        call = Call(flow, cpu, wait, width, answered, arg, self._executes)
+        seats = flow.seats
+        if seats is None:
+            self._let_in(call)
+            return
+        why = seats.arrive(self.kernel.now, call)
+        if why:
+            self._refuse(call, why)
+        elif call.started < 0:
+            self._wait(call)
+
+    def _let_in(self, call: Call) -> None:
+        """Without fairness: so many at the same time, and for the others a 429 at once. Watches do not count."""
+        flow, limits = call.flow, self.limits
+        most = limits.mutating if flow.mutating else limits.reading
+        if self.counts.executing[flow.mutating] >= most and not flow.exempt and flow.ask.verb != "watch":
+            self._refuse(call, IN_FLIGHT)
+            return
+        call.arrived = call.started = self.kernel.now
+        self._executes(call)
+
+    def _executes(self, call: Request) -> None:
+        assert isinstance(call, Call)
+        counts, flow = self.counts, call.flow
+        counts.executing[flow.mutating] += 1
+        counts.most_executing[flow.mutating] = max(
+            counts.most_executing[flow.mutating], counts.executing[flow.mutating]
+        )
+        counts.executed[flow.schema] += 1
+        waited = call.started - call.arrived
+        if waited:
+            counts.waited[flow.schema] += waited
+            if waited > counts.longest_wait.get(flow.schema, 0):
+                counts.longest_wait[flow.schema] = waited
+        self.cores.work(call.cpu, self._worked, call)
+
+    def _worked(self, call: Call) -> None:
+        if call.wait:
+            self.kernel.at(self.kernel.now + call.wait, self._done, call)
+        else:
+            self._done(call)
+
+    def _done(self, call: Call) -> None:
+        self.counts.executing[call.flow.mutating] -= 1
+        seats = call.flow.seats
+        if seats is not None:
+            linger = seats.finish(self.kernel.now, call)
+            if linger:
+                self.kernel.at(self.kernel.now + linger, self._release, call)
+        call.answered(call, OK, "", 0)
+
+    def _release(self, call: Call) -> None:
+        assert call.flow.seats is not None
+        call.flow.seats.release(self.kernel.now, call)
+
+    def _refuse(self, call: Call, why: str) -> None:
+        flow = call.flow
+        self.counts.refused[flow.level, flow.schema, why] += 1
+        after = 1
+        if flow.seats is not None:
+            dropped = self._retry_after.setdefault(flow.level, _Dropped())
+            after = dropped.note(self.kernel.now // SECOND)
+        self.cores.work(REFUSING, self._refused, (call, why, after))
+
+    def _refused(self, what: tuple[Call, str, int]) -> None:
+        call, why, after = what
+        call.answered(call, TOO_MANY, why, after)
+
+    def _wait(self, call: Call) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0].started >= 0:
+            waiting.popleft()
+        waiting.append(call)
+        if not self._alarm:
+            self._alarm = True
+            self.kernel.at(waiting[0].arrived + LONGEST_WAIT, self._expire)
+
+    def _expire(self, _: object) -> None:
+        now, waiting = self.kernel.now, self._waiting
+        while waiting and (waiting[0].started >= 0 or waiting[0].arrived + LONGEST_WAIT <= now):
+            call = waiting.popleft()
+            assert call.flow.seats is not None
+            if call.flow.seats.cancel(now, call):
+                self._refuse(call, TIME_OUT)
+        self._alarm = bool(waiting)
+        if waiting:
+            self.kernel.at(waiting[0].arrived + LONGEST_WAIT, self._expire)
+
+    def _lend(self, _: object) -> None:
+        assert self.lending is not None
+        self.lending.adjust(self.kernel.now)
+        self.kernel.at(self.kernel.now + PERIOD, self._lend)
+
+    def unmatched(self) -> list[str]:
+        """Flow schemas that no request has matched."""
+        used = {flow.schema for flow in self._flows.values()}
+        return [schema.name for schema in self._schemas if schema.name not in used]
+
+
+class _Dropped:
+    """What a level tells those it sends away: one second, and twice as many while it goes on (dropped_requests_tracker.go)."""
+
+    __slots__ = ("_after", "_count", "_history", "_raised", "_second")
+
+    def __init__(self) -> None:
+        self._after, self._raised = 1, -MOST_RETRY_AFTER
+        self._second = self._count = 0
+        self._history: list[tuple[int, int]] = []
+
+    def note(self, second: int) -> int:
+        if second == self._second:
+            self._count += 1
+            return self._after
+        self._history.append((self._second, self._count))
+        oldest = self._second - min(2 * self._after, MOST_RETRY_AFTER)
+        self._history = [(at, count) for at, count in self._history if at >= oldest]
+        self._second, self._count = second, 1
+        self._change(second)
+        return self._after
+
+    def _change(self, second: int) -> None:
+        after = self._after
+        dropped = sum(count for at, count in self._history if second - after <= at < second)
+        if second - self._raised >= after and dropped >= 3 * after:
+            self._after, self._raised = min(2 * after, MOST_RETRY_AFTER), second
+        elif dropped < after and after > 1:
+            self._after = after - 1
