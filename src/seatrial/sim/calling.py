@@ -12,61 +12,106 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from seatrial.model.units import SECOND
+from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.record.requests import SERVER, RequestLog
-from seatrial.sim.api import GET, LIST, ApiServer, Client
+from seatrial.sim.api import GET, LIST, WRITE, ApiServer, Client
 from seatrial.sim.costs import COSTS
 from seatrial.sim.fairness import ONE_SEAT, Width
 from seatrial.sim.flows import AUTHENTICATED, NODES, Ask, Identity, service_account
 from seatrial.sim.kernel import Do, Kernel
-from seatrial.sim.server import TOO_MANY, Call, Flow, Server
+from seatrial.sim.server import OK, TOO_MANY, Call, Flow, Server
 
+CLIENT_CPU = 100 * MICROSECOND  # of processor that a component in Go needs for a request: chosen
 MOST_RETRIES = 10  # client-go v0.36.3, rest/request.go
+_REASONS = {404: "NotFound", 409: "AlreadyExists"}
 Done = Callable[[Any, int], None]  # what was given, and the code of the last answer
 
 
 class Sending:
-    """One request until its last answer."""
+    """One request until its last answer. `settle` does what it asks for once it got through, and says the code of the answer."""
 
-    __slots__ = ("arg", "attempt", "cpu", "done", "due", "flow", "retries", "sent", "success", "wait", "width")
+    __slots__ = (
+        "arg", "attempt", "cpu", "done", "due", "flow", "held", "retries", "sent", "settle", "stays", "until", "wait", "width"
+    )  # fmt: skip
 
     def __init__(
-        self, flow: Flow, cpu: int, wait: int, width: Width, due: int, success: int, retries: int, done: Done, arg: Any
+        self,
+        flow: Flow,
+        cpu: int,
+        wait: int,
+        width: Width,
+        due: int,
+        settle: Callable[[Any], int],
+        done: Done,
+        arg: Any,
     ) -> None:
         self.flow, self.cpu, self.wait, self.width, self.due = flow, cpu, wait, width, due
-        self.success, self.retries, self.done, self.arg = success, retries, done, arg
-        self.attempt, self.sent = 1, due
+        self.settle, self.done, self.arg = settle, done, arg
+        self.attempt, self.sent, self.retries = 1, due, MOST_RETRIES
+        self.held = 0  # by a webhook, inside the server
+        self.stays = 0  # open after it got through: watches
+        self.until = 0  # when nothing more is sent
+
+
+def _fine(_: object) -> int:
+    return OK
 
 
 class Caller:
-    """Sends for one identity in one phase."""
+    """Sends for one identity in one phase. `cpu` is what a request costs the client itself, `spread` how many seconds more than
+    asked for it waits after a 429."""
 
-    def __init__(self, server: Server, log: RequestLog, identity: str, phase: str, seen_by: str) -> None:
-        self._server, self._kernel, self._log = server, server.kernel, log
+    def __init__(
+        self, server: Server, log: RequestLog, identity: str, phase: str, seen_by: str, cpu: int = CLIENT_CPU,
+        spread: Callable[[], float] = lambda: 0.0,
+    ) -> None:  # fmt: skip
+        self._server, self._kernel, self._log, self._cpu, self._spread = server, server.kernel, log, cpu, spread
         self._identity, self._phase, self._seen_by = log.number(identity), log.number(phase), log.number(seen_by)
         self._names: dict[Flow, tuple[int, int]] = {}
 
     def send(self, sending: Sending) -> None:
+        """Making a request takes processor time too, and in the meantime another may get in first."""
+        self._server.cores.work(self._cpu, self._leaves, sending)
+
+    def _leaves(self, sending: Sending) -> None:
         sending.sent = self._kernel.now
-        self._server.send(sending.flow, sending.cpu, sending.wait, self._answered, sending, sending.width)
+        self._server.send(sending.flow, sending.cpu, sending.wait, self._answered, sending, sending.width, sending.held)
 
     def _answered(self, call: Call, code: int, reason: str, after: int) -> None:
         sending: Sending = call.arg
-        now, flow = self._kernel.now, sending.flow
+        if code == TOO_MANY:
+            self._note(sending, code, reason, after)
+            self._try_again(sending, after)
+            return
+        code = sending.settle(sending.arg)
+        if sending.stays:
+            self._kernel.at(self._kernel.now + sending.stays, self._ends, (sending, code))
+        else:
+            self._ends((sending, code))
+
+    def _ends(self, what: tuple[Sending, int]) -> None:
+        sending, code = what
+        self._note(sending, code, _REASONS.get(code, ""), -1)
+        sending.done(sending.arg, code)
+
+    def _try_again(self, sending: Sending, after: int) -> None:
+        due = self._kernel.now + int((after + self._spread()) * SECOND)
+        if sending.attempt > sending.retries or (sending.until and due >= sending.until):
+            sending.done(sending.arg, TOO_MANY)
+            return
+        sending.attempt += 1
+        sending.due = due
+        self._kernel.at(due, self.send, sending)
+
+    def _note(self, sending: Sending, code: int, reason: str, after: int) -> None:
+        flow = sending.flow
         names = self._names.get(flow)
         if names is None:
             names = self._names[flow] = (self._log.number(flow.ask.verb), self._log.number(flow.ask.resource))
-        code = code if code == TOO_MANY else sending.success
         self._log.add(
-            sending.due, sending.sent, now - sending.due, *names, self._identity, code, self._log.number(reason),
-            after or -1, sending.attempt, self._phase, self._seen_by,
+            sending.due, sending.sent, self._kernel.now - sending.due, *names, self._identity, code, self._log.number(reason),
+            after, sending.attempt, self._phase, self._seen_by,
         )  # fmt: skip
-        if code == TOO_MANY and sending.attempt <= sending.retries:
-            sending.attempt += 1
-            sending.due = now + after * SECOND
-            self._kernel.at(sending.due, self.send, sending)
-        else:
-            sending.done(sending.arg, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +174,10 @@ class BusyApi(ApiServer):
         self._one_of((client, verb, count, then, arg))
 
     def spend(self, client: Client) -> None:
-        self.call(client, GET + 2, _nobody_waits)
+        self.call(client, WRITE, _nobody_waits)
 
     def _send(self, what: tuple[str, int, Do, Any]) -> None:
-        name, verb, then, arg = what
+        name, verb, *_ = what
         flow = self._flows.get((name, verb))
         if flow is None:
             flow = self._flows[name, verb] = self._flow(component(name), verb)
@@ -140,10 +185,15 @@ class BusyApi(ApiServer):
         if caller is None:
             caller = self._callers[name] = Caller(self._server, self._log, component(name).name, "", SERVER)
         cost = COSTS[flow.ask.verb]
-        # A controller tries again whatever happens; its queue would only add to the delay.
-        caller.send(
-            Sending(flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, 200, 1 << 30, _answered, (then, arg))
-        )
+        caller.send(Sending(flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, _fine, self._answered, what))
+
+    def _answered(self, waiting: tuple[str, int, Do, Any], code: int) -> None:
+        """What is given up after all retries comes again from the controller's own queue."""
+        if code == TOO_MANY:
+            self._send(waiting)
+            return
+        _, _, then, arg = waiting
+        then(arg)
 
     def _flow(self, who: Component, verb: int) -> Flow:
         resource = who.resource.partition("/")[0]
@@ -154,11 +204,6 @@ class BusyApi(ApiServer):
         else:
             ask = Ask(who.verb, who.resource, who.group, self._namespace)
         return self._server.flow(who.who, ask)
-
-
-def _answered(waiting: tuple[Do, Any], _: int) -> None:
-    then, arg = waiting
-    then(arg)
 
 
 def _nobody_waits(_: object) -> None:
@@ -202,7 +247,7 @@ class Heartbeats:
     def _renew(self, node: int) -> None:
         cost = COSTS["update"]
         self._caller.send(
-            Sending(self._flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, 200, MOST_RETRIES, self._renewed, node)
+            Sending(self._flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, _fine, self._renewed, node)
         )
 
     def _renewed(self, node: int, _: int) -> None:

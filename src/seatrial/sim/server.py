@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.model.randomness import arrays
 from seatrial.model.units import MICROSECOND, SECOND
+from seatrial.sim.api import LATENCY_SIGMA
 from seatrial.sim.cores import Cores
 from seatrial.sim.fairness import ONE_SEAT, TIME_OUT, Request, Seats, Width
 from seatrial.sim.flows import MASTERS, Ask, Identity, Level, Schema, classify, deal, flow_hash, in_order
@@ -24,6 +26,7 @@ LONGEST_WAIT = 15 * SECOND  # in a queue: a quarter of --request-timeout, 60 s (
 MOST_RETRY_AFTER = 32  # s, maxRetryAfter
 REFUSING = 150 * MICROSECOND  # of processor for a 429: see docs/simulator.md
 OK, TOO_MANY = 200, 429
+_DRAWS = 1 << 13
 IN_FLIGHT = "max-in-flight"  # what we call a refusal by the plain limits, to which the server gives no reason
 
 
@@ -88,8 +91,11 @@ class Counts:
 
 
 class Server:
-    def __init__(self, kernel: Kernel, limits: Limits, cores: float) -> None:
+    def __init__(self, kernel: Kernel, limits: Limits, cores: float, seed: int) -> None:
         self.kernel, self.limits = kernel, limits
+        # Around 1 on average, so that costs are means.
+        self._factors: list[float] = arrays(seed).lognormal(-(LATENCY_SIGMA**2) / 2, LATENCY_SIGMA, _DRAWS).tolist()
+        self._draw = 0
         self.cores = Cores(kernel, cores)
         self.counts = Counts()
         self.lending: Lending | None = None
@@ -124,9 +130,14 @@ class Server:
         """The most seats that one request of this flow may be given, as far as its level says; 0: no limit of its own."""
         return self.lending.widest(flow.level) if self.lending else 1
 
-    def send(self, flow: Flow, cpu: int, wait: int, answered: Answered, arg: Any, width: Width = ONE_SEAT) -> None:
-        """A request that needs so much of a core, and then waits so long while it holds its seats."""
-        call = Call(flow, cpu, wait, width, answered, arg, self._executes)
+    def send(
+        self, flow: Flow, cpu: int, wait: int, answered: Answered, arg: Any, width: Width = ONE_SEAT, held: int = 0
+    ) -> None:
+        """A request that needs about so much of a core, and then waits about so long, and exactly as long as it is `held`,
+        while it holds its seats."""
+        self._draw = draw = (self._draw + 1) & (_DRAWS - 1)
+        factor = self._factors[draw]
+        call = Call(flow, int(cpu * factor), int(wait * factor) + held, width, answered, arg, self._executes)
         seats = flow.seats
         if seats is None:
             self._let_in(call)

@@ -1,0 +1,124 @@
+"""Objects that stand for pods, as the controller manager, the scheduler and KWOK see them: each step a request of its own.
+
+Only the requests are played, through each component's own bucket: these pods take no room on nodes, and every one of them fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from seatrial.model.plan import Scalar, Span
+from seatrial.sim.api import WRITE, ApiServer, Client
+from seatrial.sim.fakes import Kwok
+from seatrial.sim.kernel import Kernel
+
+Settings = Mapping[str, Mapping[str, Scalar]]
+
+
+class Owner:
+    __slots__ = ("available", "gone", "kind", "phase", "pods", "running", "wanted")
+
+    def __init__(self, phase: str, kind: str, wanted: int) -> None:
+        self.phase, self.kind, self.wanted = phase, kind, wanted
+        self.pods = self.running = 0
+        self.available = self.gone = False
+
+
+class Owners:
+    """`changed(phase)` is told whenever a count of that phase changes."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        api: ApiServer,
+        kwok: Kwok,
+        settings: Settings,
+        delays: Span,
+        changed: Callable[[str], None],
+    ) -> None:
+        self._kernel, self._api, self._kwok, self._delays, self._changed = kernel, api, kwok, delays, changed
+        manager = settings["kube-controller-manager"]
+        limits = float(manager["qps"]), float(manager["burst"])
+        self._deployments = Client("deployment-controller", *limits)
+        self._sets = Client("replicaset-controller", *limits)
+        self._collector = Client("garbage-collector", *limits)
+        scheduler = settings["kube-scheduler"]
+        self._scheduler = Client("kube-scheduler", float(scheduler["qps"]), float(scheduler["burst"]))
+        self._cycle, self._free = int(scheduler["cycle"]), 0
+        self.available: Counter[str] = Counter()  # by phase, as all of these
+        self.pods: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+
+    def add(self, owner: Owner) -> None:
+        if owner.kind == "Pod":
+            self._pod_made(owner)
+        elif owner.kind == "Deployment":
+            self._api.call(self._deployments, WRITE, self._make_pods, owner)
+        else:
+            self._make_pods(owner)
+
+    def remove(self, owner: Owner) -> None:
+        """The object is deleted; the garbage collector finds its pods one by one, a Deployment's by way of its ReplicaSet."""
+        owner.gone = True
+        if owner.available:
+            self.available[owner.phase] -= 1
+            self._changed(owner.phase)
+        if owner.kind == "Pod":
+            self._delete_pods(owner)
+        else:
+            self._api.call(self._collector, WRITE, self._delete_pods, owner)
+
+    def _make_pods(self, owner: Owner) -> None:
+        for _ in range(owner.wanted):
+            self._api.call(self._sets, WRITE, self._pod_made, owner)
+
+    def _pod_made(self, owner: Owner) -> None:
+        owner.pods += 1
+        self.pods[owner.phase] += 1
+        self._changed(owner.phase)
+        if owner.gone:
+            self._delete_one(owner)
+            return
+        self._free = max(self._free, self._kernel.now) + self._cycle
+        self._kernel.at(self._free, self._bind, owner)
+
+    def _bind(self, owner: Owner) -> None:
+        self._api.call(self._scheduler, WRITE, self._bound, owner)
+
+    def _bound(self, owner: Owner) -> None:
+        if not owner.gone:
+            self._kwok.play(owner, self._delays, self._runs)
+
+    def _runs(self, owner: Owner) -> None:
+        if owner.gone:
+            return
+        owner.running += 1
+        self.running[owner.phase] += 1
+        self._changed(owner.phase)
+        if owner.running == owner.wanted and owner.kind == "Deployment":
+            self._api.call(self._deployments, WRITE, self._is_available, owner)
+
+    def _is_available(self, owner: Owner) -> None:
+        if not owner.gone:
+            owner.available = True
+            self.available[owner.phase] += 1
+            self._changed(owner.phase)
+
+    def _delete_pods(self, owner: Owner) -> None:
+        for _ in range(owner.pods):
+            self._delete_one(owner)
+
+    def _delete_one(self, owner: Owner) -> None:
+        self._api.call(self._collector, WRITE, self._ends, owner)
+
+    def _ends(self, owner: Owner) -> None:
+        self._kwok.play(owner, Span(), self._pod_gone)
+
+    def _pod_gone(self, owner: Owner) -> None:
+        owner.pods -= 1
+        self.pods[owner.phase] -= 1
+        if owner.running:
+            owner.running -= 1
+            self.running[owner.phase] -= 1
+        self._changed(owner.phase)
