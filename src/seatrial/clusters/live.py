@@ -8,18 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.standing import state_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
+from seatrial.kube.config import Impersonation
 from seatrial.kube.errors import read_status
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
 from seatrial.kube.shapes import Condition, Object, Shape, condition
@@ -27,7 +31,7 @@ from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Manifest, Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
@@ -60,7 +64,9 @@ class _Pace:
 class LiveCluster:
     """One trial on one API server. Subclasses say how to get a client (`connect`) and how to leave (`leave`)."""
 
-    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str) -> None:
+    def __init__(
+        self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str, directory: Path
+    ) -> None:
         self.ledger = ledger
         self.trial, self.stack = trial, stack
         self.observer = Observer(ledger)
@@ -69,6 +75,8 @@ class LiveCluster:
         self.deaths: list[str] = []
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
+        self._directory = directory
+        self._asking: Asking | None = None  # where the trial has requests to send
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lag_worst = 0
@@ -115,8 +123,15 @@ class LiveCluster:
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
         await self._prepare()
+        if self.trial.requests():
+            self._asking = Asking(
+                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off
+            )
+            await self._asking.prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
+        if self._asking:
+            self._asking.epoch = self.observer.epoch
         for span in self._spans:
             span["from_ns"] = 0
         self._began_cpu, self._began_at = time.process_time(), time.monotonic()
@@ -132,6 +147,22 @@ class LiveCluster:
             first, last = await self._on_time(load, phase, due)
             wanted = due[-1] if due else 0
         return Tally(load.phase, load.count, wanted, last - first)
+
+    async def acting(self, identity: Identity, connections: int) -> Client:
+        """A client of its own for an identity. Here: the user that we are, or whom that one may impersonate."""
+        agent = kube.Identity(identity.name, identity.user_agent)
+        if identity.user or identity.service_account:
+            user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
+            agent = msgspec.structs.replace(agent, impersonate=Impersonation(user, groups=identity.groups))
+        return Client(self.client.access, connections=connections, identity=agent)
+
+    async def requests(self, phase: Requests) -> Tally:
+        assert self._asking is not None
+        return await self._asking.run(phase)
+
+    async def until(self, until: Until, told: Callable[[int], None]) -> None:
+        assert self._asking is not None
+        await self._asking.until(until, told)
 
     async def nodes(self, change: Nodes) -> None:
         if change.add:
@@ -198,7 +229,13 @@ class LiveCluster:
         self._tasks.clear()
         if hasattr(self, "_applications"):
             await self._applications.stop()
-        await self.leave()
+        if self._asking:
+            await self._asking.stop()
+        try:
+            await self.leave()
+        finally:
+            if self._asking:
+                self._asking.close()
 
     def sources(self) -> list[dict[str, Any]]:
         gaps = [gap.end - gap.begin for watching in self._watching for gap in watching.gaps]
@@ -439,6 +476,8 @@ class LiveCluster:
         for names in self._groups.values():
             for name in names:
                 await self.client.delete(NODES, name)
+        if self._asking:
+            await self._asking.remove()
         for resource in self.prepared:
             await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.load import Load
-from seatrial.model.plan import Delete, Nodes, Trial
+from seatrial.model.plan import Delete, Nodes, Requests, Trial, Until
 from seatrial.model.randomness import stream_seed
 from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
@@ -67,6 +67,12 @@ class SimCluster:
         done: asyncio.Future[Tally] = asyncio.get_running_loop().create_future()
         self._sim.submit(load, lambda tally: None if done.done() else done.set_result(tally))
         return await done
+
+    async def requests(self, phase: Requests) -> Tally:
+        raise NotImplementedError(phase.name)
+
+    async def until(self, until: Until, told: Callable[[int], None]) -> None:
+        raise NotImplementedError(until.name, told)
 
     async def nodes(self, change: Nodes) -> None:
         if change.add:

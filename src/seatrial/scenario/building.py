@@ -27,7 +27,7 @@ from seatrial.scenario.expressions import FIGURES, KNOWN_WHILE_RUNNING, Expressi
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import LONGEST_DURATION
 from seatrial.scenario.places import Path, Source
-from seatrial.scenario.requests import DeletePart
+from seatrial.scenario.requests import RequestsPart
 from seatrial.scenario.schema import (
     CONDITIONS,
     NODE_CHANGES,
@@ -186,10 +186,10 @@ class StepBuilder:
                 self.wrong((*path, number), what, "write it under the scenario's own `expect:`")
         return Check(name, expectations(self.source, texts, path))
 
-    def of_workloads(self, part: DeletePart) -> bool:
+    def of_workloads(self, part: RequestsPart) -> bool:
         return any(phase not in self.created_anywhere for phase in part.of or ())
 
-    def delete(self, path: Path, name: str, part: DeletePart) -> Delete:
+    def delete(self, path: Path, name: str, part: RequestsPart) -> Delete:
         return Delete(name, self.earlier(path, part.of))
 
     def earlier(self, path: Path, of: list[str] | None) -> tuple[str, ...]:

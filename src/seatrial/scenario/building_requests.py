@@ -9,7 +9,7 @@ from seatrial.model.plan import CLIENT, Delay, FlowObject, Identity, Requests, U
 from seatrial.scenario import schema
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path
-from seatrial.scenario.requests import VERBS, AsPart, CreatePart, DeletePart, ListPart, RequestPart, WatchPart
+from seatrial.scenario.requests import VERBS, AsPart, RequestsPart
 
 Wrong = Callable[[Path, str, str], None]
 _WHOLE_KINDS = ("list", "watch", "deletecollection")  # what asks for all objects of a kind
@@ -23,7 +23,9 @@ _REPLICAS = {
 }
 
 
-def identity(part: AsPart) -> Identity:
+def identity(part: AsPart | None) -> Identity:
+    if part is None:
+        return Identity()
     name = part.user or part.service_account or part.user_agent or CLIENT
     return Identity(name, part.user or "", tuple(part.groups), part.user_agent or CLIENT, part.service_account or "")
 
@@ -54,20 +56,18 @@ class RequestBuilder:
         self.wrong = wrong
         self.created: dict[str, Requests] = {}
 
-    def requests(self, path: Path, name: str, action: str, part: RequestPart) -> Requests:
+    def requests(self, path: Path, name: str, action: str, part: RequestsPart) -> Requests:
         verb = VERBS[action]
         there = max(self.namespaces, 1)
         namespaces = part.namespaces or there
         if namespaces > there:
             what = f"{namespaces} namespaces, and the scenario makes {self.namespaces or 'none'}"
             self.wrong((*path, "namespaces"), what, f"write `namespaces: {namespaces}` at the top level, or fewer here")
-        across = isinstance(part, ListPart | WatchPart) and part.across
         source = self._source(path, part)
         objects: tuple[Mapping[str, Any], ...] = tuple(part.objects or ())
         made = each = payload = 0
         if source:
-            kinds = getattr(part, "kinds", None)
-            objects = self._of_kinds(path, source, kinds)
+            objects = self._of_kinds(path, source, part.kinds)
             payload = source.payload
             if not part.namespaces:
                 namespaces = source.namespaces
@@ -77,15 +77,15 @@ class RequestBuilder:
             each = part.each
         count = part.count or (part.each * namespaces if part.each else None)
         if count is None and not part.lasting:
-            count = made or (1 if across or verb not in _WHOLE_KINDS else namespaces)
-        if isinstance(part, CreatePart):
+            count = made or (1 if part.across or verb not in _WHOLE_KINDS else namespaces)
+        if verb == "create":
             payload = part.payload or 0
             self._check_names(path, objects, count, each, namespaces)
         found = Requests(
-            name, verb, objects, count, 0 if across else namespaces, each, part.workers or 1, part.rate or 0.0,
+            name, verb, objects, count, 0 if part.across else namespaces, each, part.workers or 1, part.rate or 0.0,
             part.lasting or 0, identity(part.identity), part.retry, payload, source.name if source else "", made,
-            getattr(part, "source", "") == "cache", getattr(part, "limit", None) or 0,
-            getattr(part, "change", None) or None, getattr(part, "how", "merge"),
+            part.source == "cache", part.limit or 0,
+            part.change, part.how,
         )  # fmt: skip
         if verb == "create":
             self.created[name] = found
@@ -116,17 +116,14 @@ class RequestBuilder:
             part.otherwise == "go-on",
         )  # fmt: skip
 
-    def _source(self, path: Path, part: RequestPart) -> Requests | None:
-        of = getattr(part, "of", None)
-        if of and isinstance(part, DeletePart):
-            if len(of) > 1:
-                self.wrong((*path, "of", 1), "objects of one create phase at a time", "make one delete for each")
-            of = of[0]
-        if not of:
+    def _source(self, path: Path, part: RequestsPart) -> Requests | None:
+        if not part.of:
             return None
-        if of not in self.created:
-            self.wrong((*path, "of"), f"'{of}' comes only later", "name a create before this")
-        return self.created.get(of)
+        if len(part.of) > 1:
+            self.wrong((*path, "of", 1), "objects of one create phase at a time", "make one phase for each")
+        elif part.of[0] not in self.created:
+            self.wrong((*path, "of"), f"'{part.of[0]}' creates nothing before this", "name a create phase before it")
+        return self.created.get(part.of[0])
 
     def _of_kinds(self, path: Path, source: Requests, kinds: list[str] | None) -> tuple[Mapping[str, Any], ...]:
         have = [str(manifest["kind"]) for manifest in source.objects]

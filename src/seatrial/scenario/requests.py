@@ -6,7 +6,7 @@ What is asked for are `objects`, manifests with `${i}`, `${namespace}` and `${pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -34,6 +34,13 @@ VERBS = {
     "delete": "delete", "delete-collection": "deletecollection",
 }  # fmt: skip
 PATCHES = ("merge", "strategic", "apply")
+# What only some of them have.
+_ONLY = {
+    "payload": ("create",), "change": ("update", "patch"), "how": ("patch",), "across": ("list", "watch"),
+    "from": ("list",), "limit": ("list",),
+    "of": tuple(action for action in VERBS if action != "create"),
+    "kinds": tuple(action for action in VERBS if action != "create"),
+}  # fmt: skip
 MOST_WORKERS = 10_000  # each has a connection of its own while it waits
 
 
@@ -71,37 +78,46 @@ PhaseNames = Annotated[
     list[Annotated[Text, one_of("phase", "submit or create phase")]],
     BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
 ]
-CreateName = Annotated[Text, one_of("create", "create phase")]
 Kinds = Annotated[
     list[Text], Field(min_length=1), BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])
 ]
 
 
-class RequestPart(Part):
-    """What all of these have."""
+class RequestsPart(Part):
+    """Requests to the API server: create, update, patch, get, list, watch, delete, delete-collection."""
 
-    needs: ClassVar[tuple[str, ...]] = ("of", "objects")  # one of these
     name: ObjectName | None = Field(None, description="Name of the phase.")
-    objects: Manifests | None = Field(None, description="Manifests, or one.")
-    count: Count | None = Field(None, description="How often in all; over the namespaces in turn.")
+    objects: Manifests | None = Field(
+        None, description="Manifests, or one; texts may hold ${i}, ${namespace}, ${payload}."
+    )
+    of: PhaseNames | None = Field(None, description="A create phase whose objects are meant, instead of `objects`.")
+    kinds: Kinds | None = Field(None, description="With `of`: only objects of these kinds.")
+    count: Count | None = Field(None, description="How often in all; the namespaces take turns.")
     each: Count | None = Field(None, description="How often in each namespace, instead of `count`.")
     namespaces: Count | None = Field(None, description="Only in the first so many of the scenario's namespaces.")
     workers: Annotated[int, whole_number(1, MOST_WORKERS)] | None = Field(
-        None,
-        description="So many side by side, each sends its next request when the last is answered (1 if not given).",
+        None, description="So many side by side, each sends its next when the last is answered (1 if not given)."
     )
     rate: Rate | None = Field(
-        None, description="Requests per second, answered or not, like 100/s; instead of `workers`."
+        None, description="So many per second, answered or not, like 100/s; instead of `workers`."
     )
     lasting: LastingDuration | None = Field(
-        None, alias="for", description="No longer than this; without a count, again and again."
+        None, alias="for", description="No longer than this; without `count` and `each`, again and again."
     )
-    identity: Identity = Field(
-        AsPart.model_construct(groups=[], user=None, user_agent=None, service_account=None),
-        alias="as",
-        description="A user, or {user, groups, user-agent, service-account}.",
+    identity: Identity | None = Field(
+        None, alias="as", description="As whom: a user, or {user, groups, user-agent, service-account}."
     )
-    retry: Flag = Field(True, description="false: what is rejected is not sent again.")
+    retry: Flag = Field(True, description="false: what is rejected (429) is not sent again.")
+    payload: PayloadSize | None = Field(None, description="create: how long the text ${payload} is, like 2k.")
+    change: dict[str, Any] | None = Field(None, description="update: what is laid over the objects; patch: the patch.")
+    how: Annotated[str, choice("kind of patch", PATCHES)] = Field(
+        "merge", description="patch: merge, strategic or apply."
+    )
+    across: Flag = Field(False, description="list, watch: true for all namespaces at once.")
+    source: Annotated[str, choice("source", ("etcd", "cache"))] = Field(
+        "etcd", alias="from", description="list: etcd for what is true now, cache for what the server has at hand."
+    )
+    limit: Count | None = Field(None, description="list: at most so many per page; all pages are fetched.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
@@ -110,81 +126,23 @@ class RequestPart(Part):
             for first, second in (("count", "each"), ("workers", "rate"), ("of", "objects"))
             if first in written and second in written
         ]
-        if not any(key in written for key in cls.needs):
-            wanted = " or ".join(f"'{key}'" for key in cls.needs)
-            found.append(Found("", f"it needs {wanted}", "say what is asked for"))
         if "kinds" in written and "of" not in written:
             found.append(Found("kinds", "'kinds' goes with 'of'", "add `of`, or remove it"))
         return found
 
 
-class CreatePart(RequestPart):
-    """Create objects."""
-
-    needs = ("objects",)
-    payload: PayloadSize | None = Field(None, description="How long the text is that stands for ${payload}, like 2k.")
-
-    @classmethod
-    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
-        found = super().contradictions(written)
-        if not any(key in written for key in ("count", "each", "for")):
-            found.append(Found("", "create needs 'count', 'each' or 'for'", "say how many, like count: 100"))
-        return found
-
-
-class OfPart(RequestPart):
-    """What asks for objects that a create phase made."""
-
-    of: CreateName | None = Field(None, description="The create phase whose objects are meant.")
-    kinds: Kinds | None = Field(None, description="With `of`: only objects of these kinds.")
-
-
-class UpdatePart(OfPart):
-    """Replace objects."""
-
-    change: dict[str, Any] = Field({}, description="What is laid over the manifests.")
-
-
-class PatchPart(OfPart):
-    """Patch objects."""
-
-    change: dict[str, Any] = Field(description="The patch.")
-    how: Annotated[str, choice("kind of patch", PATCHES)] = Field("merge", description="merge, strategic or apply.")
-
-
-class GetPart(OfPart):
-    """Get objects."""
-
-
-class ListPart(OfPart):
-    """List objects, in each namespace or in all."""
-
-    across: Flag = Field(False, description="true: over all namespaces at once.")
-    source: Annotated[str, choice("source", ("etcd", "cache"))] = Field(
-        "etcd", alias="from", description="etcd: what is true now; cache: what the server has at hand."
-    )
-    limit: Count | None = Field(None, description="At most so many per page; all pages are fetched.")
-
-
-class WatchPart(OfPart):
-    """Watch objects, in each namespace or in all."""
-
-    across: Flag = Field(False, description="true: over all namespaces at once.")
-
-    @classmethod
-    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
-        found = super().contradictions(written)
-        if "for" not in written:
-            found.append(Found("", "watch needs 'for'", "say how long, like for: 30s"))
-        return found
-
-
-class DeletePart(RequestPart):
-    """Delete workloads, finished or not, or objects."""
-
-    of: PhaseNames | None = Field(None, description="Submit phases whose workloads are deleted, or a create phase.")
-    kinds: Kinds | None = Field(None, description="With a create phase: only objects of these kinds.")
-
-
-class DeleteCollectionPart(OfPart):
-    """Delete the objects of a kind in each namespace with one request."""
+def about_action(action: str, written: Mapping[str, Any]) -> list[Found]:
+    """What a request phase lacks or has too much for its action."""
+    found = [
+        Found(action, f"'{key}' does not go with {action}", f"it is for {', '.join(actions)}", (key,))
+        for key, actions in _ONLY.items()
+        if key in written and action not in actions
+    ]
+    needs: list[tuple[str, ...]] = [("objects",) if action == "create" else ("of", "objects")]
+    more: dict[str, tuple[str, ...]] = {"create": ("count", "each", "for"), "watch": ("for",), "patch": ("change",)}
+    needs += [more[action]] if action in more else []
+    for keys in needs:
+        if not any(key in written for key in keys):
+            wanted = " or ".join(f"'{key}'" for key in keys)
+            found.append(Found(action, f"{action} needs {wanted}", "add it; docs/scenario.md has examples"))
+    return found

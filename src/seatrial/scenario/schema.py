@@ -49,19 +49,7 @@ from seatrial.scenario.notation import (
     whole_number,
 )
 from seatrial.scenario.part import Part
-from seatrial.scenario.requests import (
-    VERBS,
-    CreatePart,
-    DeleteCollectionPart,
-    DeletePart,
-    GetPart,
-    Kinds,
-    ListPart,
-    PatchPart,
-    PhaseNames,
-    UpdatePart,
-    WatchPart,
-)
+from seatrial.scenario.requests import VERBS, Kinds, PhaseNames, RequestsPart, about_action
 
 NODE_CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
 STAGES = tuple(stage.name for stage in STANDARD)
@@ -362,14 +350,14 @@ class PhasePart(Part):
         Field(None, description="Do nothing for a while: 10s, or {duration: 10s}.")
     )
     nodes: NodesPart | None = Field(None, description="Add or remove nodes, or change whether they take pods.")
-    create: CreatePart | None = Field(None, description="Create objects.")
-    update: UpdatePart | None = Field(None, description="Replace objects.")
-    patch: PatchPart | None = Field(None, description="Patch objects.")
-    get: GetPart | None = Field(None, description="Get objects.")
-    list_: ListPart | None = Field(None, alias="list", description="List objects.")
-    watch: WatchPart | None = Field(None, description="Watch objects.")
-    delete: DeletePart | None = Field(None, description="Delete workloads or objects.")
-    delete_collection: DeleteCollectionPart | None = Field(
+    create: RequestsPart | None = Field(None, description="Create objects.")
+    update: RequestsPart | None = Field(None, description="Replace objects.")
+    patch: RequestsPart | None = Field(None, description="Patch objects.")
+    get: RequestsPart | None = Field(None, description="Get objects.")
+    list_: RequestsPart | None = Field(None, alias="list", description="List objects.")
+    watch: RequestsPart | None = Field(None, description="Watch objects.")
+    delete: RequestsPart | None = Field(None, description="Delete workloads or objects.")
+    delete_collection: RequestsPart | None = Field(
         None, alias="delete-collection", description="Delete all objects of a kind with one request per namespace."
     )
     expect: (
@@ -384,6 +372,11 @@ class PhasePart(Part):
         return [
             Found(action, f"'{action}' and '{actions[0]}' in one phase", "begin a new step: put `- ` before it")
             for action in actions[1:]
+        ] + [
+            one
+            for action, body in written.items()
+            if action in VERBS and isinstance(body, dict)
+            for one in about_action(action, body)
         ]
 
 

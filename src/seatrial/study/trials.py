@@ -19,6 +19,7 @@ from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Submit, Trial, to_json
 from seatrial.model.state import State
+from seatrial.record import requests
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment, seal
 from seatrial.record.submissions import Submissions
@@ -71,6 +72,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     submissions.close()
     ledger.close()
     seal(directory, ledger.nodes)
+    requests.seal(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
@@ -79,6 +81,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "outcome": ending.outcome,
         "detail": ending.detail,
         "notes": to_json(ending.notes),
+        "took": to_json(ending.took),
         "clog": ending.clog.as_json() if ending.clog else None,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
@@ -106,7 +109,7 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
         from seatrial.clusters.local.cluster import KeptCluster, LocalCluster
 
         if trial.target.cluster:
-            return KeptCluster(trial, stack, ledger, submissions)
+            return KeptCluster(trial, stack, ledger, submissions, directory)
         return LocalCluster(trial, stack, ledger, submissions, directory)
     from seatrial.clusters.attached.cluster import AttachedCluster
 
@@ -151,6 +154,7 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "sources": [],
         "detail": "",
         "notes": [],
+        "took": [],
         "submitted": 0,
         "end_ns": 0,
         "findings": findings_of(trial),

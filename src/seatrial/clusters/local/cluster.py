@@ -11,9 +11,13 @@ import gzip
 import os
 import ssl
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.live import LiveCluster
@@ -21,7 +25,9 @@ from seatrial.clusters.local import kept
 from seatrial.clusters.local.components import Wish
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
-from seatrial.kube import Client, Mark, access_from
+from seatrial.kube import Access, Client, Mark, access_from
+from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS, create
+from seatrial.model import control_plane, plan
 from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
@@ -33,17 +39,26 @@ from seatrial.record.submissions import Submissions
 
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
+TOKEN_S = 24 * 3600
 PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
+
+
+class _TokenStatus(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
 
 
 class LocalCluster(LiveCluster):
     """A control plane of the trial's own."""
 
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
-        super().__init__(trial, stack, ledger, submissions, "trial")
-        self._directory = directory
+        super().__init__(trial, stack, ledger, submissions, "trial", directory)
         self._agreement: audit.Agreement | None = None
         self._scrapes = 0
+        self._known: dict[str, Access] = {}  # identities of the load that have a certificate
         wish = Wish(
             settings=trial.setup.settings,
             stages=fakes.stages(trial.node_groups()),
@@ -68,6 +83,35 @@ class LocalCluster(LiveCluster):
         for component in self.trial.target.profile:
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
+
+    async def acting(self, identity: plan.Identity, connections: int) -> Client:
+        """With a certificate of its own, or a token, and everything allowed."""
+        agent = kube.Identity(identity.name, identity.user_agent)
+        access = self.client.access
+        if identity.service_account:
+            access = access.with_token(await self._token(identity.service_account))
+        elif identity.user:
+            known = f"load-{zlib.crc32(repr((identity.user, identity.groups)).encode()):08x}"
+            if known not in self._known:
+                one = control_plane.Identity(known, identity.user, identity.groups, "cluster-admin")
+                self._known[known] = access_from(await self._plane.add_identity(one))
+            access = self._known[known]
+        return Client(access, connections=connections, identity=agent)
+
+    async def _token(self, name: str) -> str:
+        made = {"metadata": {"name": name, "labels": self.labels}}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", **made}
+        await self.client.create(SERVICE_ACCOUNTS, account, name, self.namespace)
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                   "metadata": {"name": f"{self.namespace}-{name}", "labels": self.labels},
+                   "roleRef": role, "subjects": [subject]}  # fmt: skip
+        await self.client.create(CLUSTER_ROLE_BINDINGS, binding, f"{self.namespace}-{name}")
+        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                  "spec": {"expirationSeconds": TOKEN_S}}  # fmt: skip
+        request = create(SERVICE_ACCOUNTS, wanted, name, self.namespace, subresource="token")
+        return (await self.client.ask(request, _TokenRequest)).status.token
 
     def _died(self, death: Death) -> None:
         self.deaths.append(str(death))
@@ -156,9 +200,8 @@ class LocalCluster(LiveCluster):
 class KeptCluster(LiveCluster):
     """A control plane that was there before and stays (`--cluster NAME`): the trial makes and removes what it needs."""
 
-    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
-        super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex())
-
+    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
+        super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex(), directory)
         self._removed = False
 
     def target(self) -> dict[str, Any]:
