@@ -38,13 +38,13 @@ class Loads:
 
     def __init__(
         self, server: Server, log: RequestLog, phases: list[Requests], namespaces: list[str], delay: Delay | None, random: Random,
-        nodes: Callable[[], int],
+        nodes: Callable[[], int], owners: Owners,
     ) -> None:  # fmt: skip
         self.server, self.log, self.namespaces, self.delay, self.random = server, log, namespaces, delay, random
         self.objects = Objects(phases)
         self.watchers: dict[str, int] = {}
-        self.nodes = nodes
-        self.owners: Owners  # set once there are nodes to run pods
+        self.nodes, self.owners = nodes, owners
+        owners.changed = self.changed
         self._owned: dict[tuple[int, int], Owner] = {}
         self._waits: list[tuple[Until, Callable[[int], None], Callable[[], None]]] = []
 

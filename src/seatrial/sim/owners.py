@@ -16,6 +16,10 @@ from seatrial.sim.kernel import Kernel
 Settings = Mapping[str, Mapping[str, Scalar]]
 
 
+def _nobody_waits(_: str) -> None:
+    """For counts that change before there is a wait."""
+
+
 class Owner:
     __slots__ = ("available", "gone", "kind", "phase", "pods", "running", "wanted")
 
@@ -26,7 +30,8 @@ class Owner:
 
 
 class Owners:
-    """`changed(phase)` is told whenever a count of that phase changes."""
+    """`delays` says how long a pod takes from being bound to running, None: there is no node for it. `changed(phase)` is told
+    whenever a count of that phase changes."""
 
     def __init__(
         self,
@@ -34,10 +39,10 @@ class Owners:
         api: ApiServer,
         kwok: Kwok,
         settings: Settings,
-        delays: Span,
-        changed: Callable[[str], None],
+        delays: Callable[[], Span | None],
     ) -> None:
-        self._kernel, self._api, self._kwok, self._delays, self._changed = kernel, api, kwok, delays, changed
+        self._kernel, self._api, self._kwok, self._delays = kernel, api, kwok, delays
+        self.changed: Callable[[str], None] = _nobody_waits
         manager = settings["kube-controller-manager"]
         limits = float(manager["qps"]), float(manager["burst"])
         self._deployments = Client("deployment-controller", *limits)
@@ -63,7 +68,7 @@ class Owners:
         owner.gone = True
         if owner.available:
             self.available[owner.phase] -= 1
-            self._changed(owner.phase)
+            self.changed(owner.phase)
         if owner.kind == "Pod":
             self._delete_pods(owner)
         else:
@@ -76,7 +81,7 @@ class Owners:
     def _pod_made(self, owner: Owner) -> None:
         owner.pods += 1
         self.pods[owner.phase] += 1
-        self._changed(owner.phase)
+        self.changed(owner.phase)
         if owner.gone:
             self._delete_one(owner)
             return
@@ -84,18 +89,22 @@ class Owners:
         self._kernel.at(self._free, self._bind, owner)
 
     def _bind(self, owner: Owner) -> None:
-        self._api.call(self._scheduler, WRITE, self._bound, owner)
+        """Without a node that takes pods it stays where it is."""
+        delays = self._delays()
+        if delays is not None:
+            self._api.call(self._scheduler, WRITE, self._bound, (owner, delays))
 
-    def _bound(self, owner: Owner) -> None:
+    def _bound(self, what: tuple[Owner, Span]) -> None:
+        owner, delays = what
         if not owner.gone:
-            self._kwok.play(owner, self._delays, self._runs)
+            self._kwok.play(owner, delays, self._runs)
 
     def _runs(self, owner: Owner) -> None:
         if owner.gone:
             return
         owner.running += 1
         self.running[owner.phase] += 1
-        self._changed(owner.phase)
+        self.changed(owner.phase)
         if owner.running == owner.wanted and owner.kind == "Deployment":
             self._api.call(self._deployments, WRITE, self._is_available, owner)
 
@@ -103,7 +112,7 @@ class Owners:
         if not owner.gone:
             owner.available = True
             self.available[owner.phase] += 1
-            self._changed(owner.phase)
+            self.changed(owner.phase)
 
     def _delete_pods(self, owner: Owner) -> None:
         for _ in range(owner.pods):
@@ -121,4 +130,4 @@ class Owners:
         if owner.running:
             owner.running -= 1
             self.running[owner.phase] -= 1
-        self._changed(owner.phase)
+        self.changed(owner.phase)

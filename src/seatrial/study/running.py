@@ -151,14 +151,7 @@ def _lacks_the_stack(trial: Trial) -> str | None:
     return None
 
 
-def _lacks_the_server(trial: Trial) -> str | None:
-    if trial.on == "sim" and trial.requests():
-        return "it puts requests on an API server, and --on sim has none so far; use --on local"
-    return None
-
-
 HINDRANCES = (
-    _lacks_the_server,
     _lacks_kubelets,
     _lacks_existing,
     _brings_parts,

@@ -294,7 +294,7 @@ def _qps(value: Scalar) -> float | int:
 
 # Settings that the functions above render; every component also takes `args`, `feature-gates` and `--any-flag`.
 _RENDERED = {
-    "kube-apiserver": {"fairness", "audit", *INFLIGHT},
+    "kube-apiserver": {"fairness", "audit", "cores", *INFLIGHT},  # cores: the simulator's
     "kube-scheduler": {"qps", "burst", "cycle", "cycle-per-node"},  # the last two are the simulator's
     "kube-controller-manager": {"qps", "burst", "job-syncs"},
     "kwok": {"parallelism"},
