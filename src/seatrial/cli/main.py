@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, doctor, listing, report, run
+from seatrial.cli import clean, compare, doctor, listing, report, run
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -38,6 +38,7 @@ def _top(
 
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)

@@ -21,6 +21,7 @@ from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.requests.asking import Asking
+from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.standing import state_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
 from seatrial.kube.config import Impersonation
@@ -42,6 +43,7 @@ from seatrial.record.submissions import Submissions
 T = TypeVar("T")
 
 READY_WITHIN_S = 120.0
+EVERY_S = 1.0  # between looks at the server and the machine while a load runs
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
 SYNC_WITHIN_S = 60.0
@@ -77,6 +79,7 @@ class LiveCluster:
         self._submissions = submissions
         self._directory = directory
         self._asking: Asking | None = None  # where the trial has requests to send
+        self._measuring: Measuring | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lag_worst = 0
@@ -132,6 +135,10 @@ class LiveCluster:
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
         if self._asking:
             self._asking.epoch = self.observer.epoch
+        self._measuring = self.measuring()
+        if self._measuring:
+            self._measuring.epoch = self.observer.epoch
+            self._tasks.append(asyncio.create_task(self._measuring.run()))
         for span in self._spans:
             span["from_ns"] = 0
         self._began_cpu, self._began_at = time.process_time(), time.monotonic()
@@ -155,6 +162,13 @@ class LiveCluster:
             user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
             agent = msgspec.structs.replace(agent, impersonate=Impersonation(user, groups=identity.groups))
         return Client(self.client.access, connections=connections, identity=agent)
+
+    def measuring(self) -> Measuring | None:
+        """What is looked at beside the requests: the API server's own figures, where it lets us."""
+        if not self.trial.requests():
+            return None
+        server = Client(self.client.access, connections=1)
+        return Measuring(self._directory, {"kube-apiserver": server}, dict, EVERY_S, ours=False)
 
     async def requests(self, phase: Requests) -> Tally:
         assert self._asking is not None
@@ -231,6 +245,8 @@ class LiveCluster:
             await self._applications.stop()
         if self._asking:
             await self._asking.stop()
+        if self._measuring:
+            await self._measuring.finish()
         try:
             await self.leave()
         finally:
@@ -256,8 +272,11 @@ class LiveCluster:
             reasons.append(f"{sent} workloads were created and only {created} were seen")
         if cpu > 0.9:
             reasons.append(f"the client used {cpu:.0%} of a core: it may have been the bottleneck")
+        refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
+            "refused": self._asking.notes() if self._asking else [],
+            "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lag_worst / 1e6,
             "client_cpu": round(cpu, 4),
             "objects_created": sent,

@@ -18,6 +18,9 @@ from seatrial.model.units import HOUR
 Amounts = Mapping[str, int]  # resource name → integer amount, see `units`
 Scalar = str | int | float | bool
 CLIENT = "seatrial"  # the user whom the client is without `as`
+# What the requests of a control plane's own parts are called; `nodes` are the kubelets, or who plays them.
+COMPONENT_IDENTITIES = ("nodes", "kube-controller-manager", "kube-scheduler")
+LOAD_AGENT = "seatrial-load"  # user agent of a load, so that the audit log can tell it from what the tool does itself
 NAME_LENGTH = 200  # of set-up and params in a trial's directory name; file systems end at 255 bytes
 
 
@@ -180,7 +183,7 @@ class Identity:
     name: str = CLIENT  # what tables and `expect` call it
     user: str = ""
     groups: tuple[str, ...] = ()
-    user_agent: str = CLIENT
+    user_agent: str = LOAD_AGENT
     service_account: str = ""
 
 

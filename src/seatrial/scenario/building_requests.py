@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from seatrial.model.plan import CLIENT, Delay, FlowObject, Identity, Requests, Until
+from seatrial.model.plan import CLIENT, LOAD_AGENT, Delay, FlowObject, Identity, Requests, Until
 from seatrial.scenario import schema
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path
@@ -27,7 +27,9 @@ def identity(part: AsPart | None) -> Identity:
     if part is None:
         return Identity()
     name = part.user or part.service_account or part.user_agent or CLIENT
-    return Identity(name, part.user or "", tuple(part.groups), part.user_agent or CLIENT, part.service_account or "")
+    return Identity(
+        name, part.user or "", tuple(part.groups), part.user_agent or LOAD_AGENT, part.service_account or ""
+    )
 
 
 def flow_objects(parts: Iterable[schema.FlowObject]) -> tuple[FlowObject, ...]:

@@ -13,7 +13,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from seatrial.model.errors import UsageProblem
 from seatrial.scenario.nearest import nearest, remedy_for
@@ -26,7 +26,11 @@ FIGURES: tuple[str, ...] = (
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
     "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
     "audit_partial", "audit_overtaken",
+    "requests", "rejected", "retried", "errors", "requests_per_s", "api_p50_s", "api_p95_s", "api_p99_s", "in_flight_max",
+    "queued_max", "cpu_cores", "pod_start_p99_s", "heartbeat_gap_s",
 )  # fmt: skip
+# Those that can be asked of one identity: `rejected(tenant)`, `api_p99_s("kube-scheduler")`.
+OF_IDENTITIES = ("requests", "rejected", "retried", "errors", "api_p50_s", "api_p95_s", "api_p99_s")
 KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
 OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")
 LONGEST = 1000
@@ -112,7 +116,8 @@ def _tree(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text.strip().replace("\n", " "), mode="eval").body
+            parsed = ast.parse(text.strip().replace("\n", " "), mode="eval")
+            return cast(ast.Expression, _Calls().visit(parsed)).body
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
         raise ExpressionProblem(
@@ -120,6 +125,18 @@ def _tree(text: str) -> ast.expr:
         ) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionProblem(f"`{text}` is not an expression", f"it may have {_ALLOWED}") from None
+
+
+class _Calls(ast.NodeTransformer):
+    """`rejected(tenant)` is a figure of that name: from here on nothing need know that it was written as a call."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node:
+            case ast.Call(
+                func=ast.Name(id=figure), args=[ast.Name(id=of) | ast.Constant(value=str() as of)], keywords=[]
+            ):
+                return ast.copy_location(ast.Name(f"{figure}({of})", ast.Load()), node)
+        return node
 
 
 def _single_equals(text: str) -> bool:

@@ -19,7 +19,7 @@ from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Submit, Trial, to_json
 from seatrial.model.state import State
-from seatrial.record import requests
+from seatrial.record import metrics, requests
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment, seal
 from seatrial.record.submissions import Submissions
@@ -73,6 +73,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     ledger.close()
     seal(directory, ledger.nodes)
     requests.seal(directory)
+    metrics.seal(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {

@@ -7,7 +7,7 @@ in the trial's directory, and what they logged if one died or work was left; the
 from __future__ import annotations
 
 import asyncio
-import gzip
+import dataclasses
 import os
 import ssl
 import urllib.request
@@ -20,11 +20,13 @@ import msgspec
 from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.fakes import CONNECTIONS
-from seatrial.clusters.live import LiveCluster
-from seatrial.clusters.local import kept
+from seatrial.clusters.live import EVERY_S, LiveCluster
+from seatrial.clusters.local import kept, told
 from seatrial.clusters.local.components import Wish
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
+from seatrial.clusters.requests.asking import all_identities
+from seatrial.clusters.requests.measuring import Measuring
 from seatrial.kube import Access, Client, Mark, access_from
 from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS, create
 from seatrial.model import control_plane, plan
@@ -34,7 +36,9 @@ from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Part, Trial
 from seatrial.observe import audit, sources
+from seatrial.record import requests
 from seatrial.record.ledger import Ledger
+from seatrial.record.requests import RequestLog
 from seatrial.record.submissions import Submissions
 
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -57,12 +61,18 @@ class LocalCluster(LiveCluster):
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
         super().__init__(trial, stack, ledger, submissions, "trial", directory)
         self._agreement: audit.Agreement | None = None
-        self._scrapes = 0
+        self._counted: dict[str, Any] | None = None
+        self._heartbeats: dict[str, Any] | None = None
         self._known: dict[str, Access] = {}  # identities of the load that have a certificate
+        whose = str(trial.setup.settings.get("kube-apiserver", {}).get("audit", "components"))
+        self._audited = whose == "all"
+        self._load = told.users(all_identities(trial.requests()), self.namespace)
+        logged = [*told.COMPONENTS, *({user for user, _ in self._load} if self._audited else ())]
         wish = Wish(
             settings=trial.setup.settings,
             stages=fakes.stages(trial.node_groups()),
-            audit_policy=audit.policy(*stack.created_as),
+            audit=whose != "off",
+            audit_policy=audit.policy(*stack.created_as, users=logged if trial.requests() else ()),
             overrides={name: _override(part) for name, part in trial.setup.components.items()},
         )
         binaries = Path(trial.target.binaries) if trial.target.binaries else None
@@ -79,7 +89,6 @@ class LocalCluster(LiveCluster):
         await self._plane.up()
         access = access_from(self._plane.kubeconfig())
         client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
-        self._tasks.append(asyncio.create_task(self._scrape_now_and_then()))
         for component in self.trial.target.profile:
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
@@ -133,10 +142,29 @@ class LocalCluster(LiveCluster):
                 self._agreement = await asyncio.to_thread(
                     audit.merge, self._plane.audit_log, self.namespace, self.observer, self.wall_epoch
                 )
+                if self._asking:
+                    await asyncio.to_thread(self._compare, self._plane.audit_log, self._asking.log)
         except (OSError, SeatrialError) as error:
             self.deaths.append(f"the audit log could not be read: {error}")
         finally:
             await asyncio.shield(self._plane.down())
+
+    def _compare(self, audit_log: Path, into: RequestLog) -> None:
+        found = told.read(audit_log, self.wall_epoch, self._load, into)
+        self._heartbeats = found.gaps(self.now())
+        into.flush()
+        if self._audited:
+            self._counted = told.agreement(requests.requests(self._directory), found.load)
+
+    def measuring(self) -> Measuring:
+        """Every component of the control plane, and the machine that they share with us."""
+        admin = access_from(self._plane.kubeconfig("admin"))
+        ports = {name: self._plane.port(name) for name in SCRAPED}
+        servers = {
+            name: Client(dataclasses.replace(admin, port=port), connections=1) for name, port in ports.items() if port
+        }
+        every = EVERY_S if self.trial.requests() else SCRAPE_EVERY_S
+        return Measuring(self._directory, servers, lambda: self._plane.pids, every)
 
     def _unfinished(self) -> bool:
         """Then somebody will want to know why: what the components said is kept."""
@@ -149,24 +177,15 @@ class LocalCluster(LiveCluster):
 
     def validity(self) -> dict[str, Any]:
         agreement = self._agreement.as_json() if self._agreement else None
-        return {**super().validity(), "watch_against_audit": agreement}
-
-    async def _scrape_now_and_then(self) -> None:
-        """Everything the components say of themselves, as they say it: `metrics/COMPONENT-N.txt.gz`."""
-        while True:
-            for component in SCRAPED:
-                port = self._plane.port(component)
-                if port:
-                    await asyncio.to_thread(self._scrape, component, port)
-            self._scrapes += 1
-            await asyncio.sleep(SCRAPE_EVERY_S)
-
-    def _scrape(self, component: str, port: int) -> None:
-        said = self._ask(port, "/metrics", 5)
-        if said:
-            folder = self._directory / "metrics"
-            folder.mkdir(exist_ok=True)
-            (folder / f"{component}-{self._scrapes:04d}.txt.gz").write_bytes(gzip.compress(said, 1))
+        measured = super().validity()
+        if self._counted and self._counted["differences"]:
+            measured["reasons"].append("the client's counts of requests are not those of the audit log")
+        return {
+            **measured,
+            "watch_against_audit": agreement,
+            "requests_against_audit": self._counted,
+            "heartbeats": self._heartbeats,
+        }
 
     async def _profile(self, component: str) -> None:
         """Where its processor time went, one file per stretch: `profiles/COMPONENT-N.pprof`, for `go tool pprof`."""

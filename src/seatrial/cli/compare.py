@@ -1,0 +1,45 @@
+"""`seatrial compare`: what sets two studies, or set-ups of one, apart, and whether that is more than noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def compare(
+    outs: list[Path] = typer.Argument(
+        ..., metavar="OUT [OUT…]", help="Studies; the first is what others are held against."
+    ),
+    setup: str = typer.Option(
+        "", "--setup", metavar="A,B", help="Only these set-ups; of one study, the first is the base."
+    ),
+    anyway: bool = typer.Option(False, "--anyway", help="Compare what is not comparable; the answer says so on top."),
+    everything: bool = typer.Option(False, "--all", help="Also figures that are shown but not tested."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+    markdown: Path | None = typer.Option(
+        None, "--markdown", metavar="FILE", help="Write Markdown, for a pull request."
+    ),
+    html: Path | None = typer.Option(None, "--html", metavar="FILE", help="Write a page."),
+    png: Path | None = typer.Option(None, "--png", metavar="FILE", help="Draw ratios and intervals."),
+) -> None:
+    """Compare studies, or set-ups of one, run by run: differences, intervals, and what is more than noise.
+
+    Example: seatrial compare out/before out/after --markdown comment.md
+    """
+    from rich.console import Console
+
+    from seatrial.analysis.comparing import compare as compared
+    from seatrial.report import comparisons as shown
+
+    setups = [part.strip() for part in setup.split(",") if part.strip()]
+    found = compared(outs, setups, anyway=anyway)
+    if as_json:
+        typer.echo(shown.as_json(found), nl=False)
+    else:
+        shown.print_comparisons(found, Console(), everything)
+    for file, text in ((markdown, shown.markdown), (html, shown.html_page)):
+        if file is not None:
+            file.write_text(text(found, everything), encoding="utf-8")
+    if png is not None:
+        shown.write_picture(found, png)

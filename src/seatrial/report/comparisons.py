@@ -1,0 +1,260 @@
+"""A comparison as people read it: one table of words that the terminal, Markdown and HTML show alike, a picture, and JSON.
+
+What a reader must not overlook stands on top: that the sides are not alike and were compared anyway, and that there are too few
+runs to say anything.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from seatrial.analysis.comparing import ALPHA, Comparison, Found
+from seatrial.analysis.comparing import TESTED as TESTED_FIGURES
+from seatrial.report.columns import Column, print_columns
+from seatrial.report.drawing import COLOURS, our_style, save, short
+from seatrial.report.printing import print_line
+
+TESTED = {figure.name for figure in TESTED_FIGURES}
+STYLE = """
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+th,td{padding:.25rem .9rem .25rem 0;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
+th:first-child,td:first-child,td:last-child,th:last-child{text-align:left}
+.unlike{border-left:4px solid #D55E00;padding-left:.8rem;font-weight:600}.note{opacity:.75}.differs td{font-weight:600}
+"""
+
+
+def title(comparison: Comparison) -> str:
+    first, second = names(comparison)
+    return f"{second} against {first}"
+
+
+def names(comparison: Comparison) -> tuple[str, str]:
+    """What the two sides are called: by what they differ in."""
+    first, second = comparison.first, comparison.second
+    if first.study.out == second.study.out:
+        return first.setup, second.setup
+    if first.setup == second.setup:
+        return f"{first.setup} of {first.label}", f"{second.setup} of {second.label}"
+    return f"{first.label} ({first.setup})", f"{second.label} ({second.setup})"
+
+
+def headline(comparison: Comparison) -> str:
+    """The answer in a sentence."""
+    tested = comparison.tested
+    differ = [found for found in tested if found.differs]
+    if differ:
+        return "more than noise: " + ", ".join(f"{one.figure.name} {one.verdict} ({_ratio(one)})" for one in differ)
+    if any(found.verdict == "noise" for found in tested):
+        return "no difference beyond noise"
+    if tested and all(found.verdict == "same" for found in tested if not found.why):
+        return "the same in all runs" if not any(found.why for found in tested) else "nothing can be said"
+    return "too few runs to tell a difference from noise"
+
+
+def method(comparison: Comparison) -> str:
+    first, second = (len({(run.trial.name) for run in side.runs}) for side in (comparison.first, comparison.second))
+    how = "sides exchanged within pairs of equal seed" if comparison.paired else "runs dealt out anew"
+    tested = sum(found.corrected_p is not None for found in comparison.tested)
+    return (
+        f"{first} against {second} runs; permutation test over runs ({how}), verdicts at {ALPHA:.0%} after Holm's correction "
+        f"for {tested} figures; intervals each for itself"
+    )
+
+
+def table(comparison: Comparison, everything: bool = False) -> tuple[list[str], list[tuple[list[str], bool]]]:
+    """Headings, and rows of cells with whether the figure differs. Cells of params stand below their figure."""
+    first, second = names(comparison)
+    rows: list[tuple[list[str], bool]] = []
+    for place, found in enumerate(comparison.found):
+        if not _is_shown(found, everything):
+            continue
+        rows.append((_row(found.figure.name, found), found.differs))
+        rows += [(_row(f"  {cell}", of[place], part=True), False) for cell, of in comparison.cells.items()]
+    return ["figure", first, second, "ratio", "interval", "verdict"], rows
+
+
+def _is_shown(found: Found, everything: bool) -> bool:
+    if found.figure.name in TESTED:
+        return True
+    return everything and (found.first is not None and (found.first != 0 or found.second != 0))
+
+
+def _row(name: str, found: Found, part: bool = False) -> list[str]:
+    verdict = "" if part else found.verdict or found.why
+    return [name, _amount(found.first), _amount(found.second), _ratio(found), _interval(found), verdict]
+
+
+def _amount(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _ratio(found: Found) -> str:
+    if found.ratio is not None:
+        return f"× {found.ratio:.3f}"
+    return "-" if found.difference is None else f"{found.difference:+.4g}"
+
+
+def _interval(found: Found) -> str:
+    if found.low is None or found.high is None or found.level is None:
+        return "-"
+    bounds = (
+        (f"{found.low:.3f}", f"{found.high:.3f}")
+        if found.ratio is not None
+        else (f"{found.low:+.4g}", f"{found.high:+.4g}")
+    )
+    level = "" if round(found.level, 2) == 0.95 else f" ({found.level:.0%})"
+    return f"{bounds[0]} … {bounds[1]}{level}"
+
+
+def print_comparisons(comparisons: Sequence[Comparison], console: Console, everything: bool = False) -> None:
+    for comparison in comparisons:
+        for reason in comparison.unlike:
+            print_line(console, f"! not comparable, compared anyway: {reason}", "bold yellow")
+        print_line(console, title(comparison), "bold")
+        print_line(console, headline(comparison))
+        print_line(console, f"{method(comparison)}", "dim")
+        headings, rows = table(comparison, everything)
+        columns = [
+            Column(heading, [cells[place] for cells, _ in rows], left=place in (0, len(headings) - 1))
+            for place, heading in enumerate(headings)
+        ]
+        print_columns(console, columns, [not differs for _, differs in rows])
+        for note in comparison.notes:
+            print_line(console, note, "yellow")
+
+
+def markdown(comparisons: Sequence[Comparison], everything: bool = False) -> str:
+    return "\n".join(line for comparison in comparisons for line in _markdown(comparison, everything))
+
+
+def _markdown(comparison: Comparison, everything: bool) -> Iterator[str]:
+    yield f"### {_md(title(comparison))}"
+    yield ""
+    for reason in comparison.unlike:
+        yield f"> **Not comparable, compared anyway:** {_md(reason)}"
+        yield ""
+    yield f"**{_md(headline(comparison))}**"
+    yield ""
+    headings, rows = table(comparison, everything)
+    yield f"| {' | '.join(_md(heading) for heading in headings)} |"
+    yield f"|---|{'---:|' * (len(headings) - 2)}---|"
+    for cells, differs in rows:
+        shown = [_md(cell.strip() if not cell.startswith("  ") else f"· {cell.strip()}") for cell in cells]
+        yield f"| {' | '.join(f'**{cell}**' if differs and cell else cell for cell in shown)} |"
+    yield ""
+    for note in (*comparison.notes, method(comparison)):
+        yield f"{_md(note)}."
+        yield ""
+
+
+def _md(text: str) -> str:
+    """Names come from elsewhere: nothing in them is markup."""
+    plain = " ".join(text.split())
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~" else sign for sign in plain)
+
+
+def html_section(comparison: Comparison, everything: bool = False) -> str:
+    """A section for a page that has a style of its own."""
+    e = html.escape
+    headings, rows = table(comparison, everything)
+    parts = [f"<section><h2>{e(title(comparison))}</h2>"]
+    parts += [f'<p class="unlike">Not comparable, compared anyway: {e(reason)}</p>' for reason in comparison.unlike]
+    parts.append(f"<p><strong>{e(headline(comparison))}</strong></p><table><thead><tr>")
+    parts += [f"<th>{e(heading)}</th>" for heading in headings]
+    parts.append("</tr></thead><tbody>")
+    for cells, differs in rows:
+        inner = "".join(
+            f"<td>{e(cell.replace('  ', '· ', 1) if cell.startswith('  ') else cell)}</td>" for cell in cells
+        )
+        parts.append(f"{'<tr class=differs>' if differs else '<tr>'}{inner}</tr>")
+    parts.append("</tbody></table>")
+    parts += [f'<p class="note">{e(note)}.</p>' for note in (*comparison.notes, method(comparison))]
+    return "".join([*parts, "</section>"])
+
+
+def html_page(comparisons: Sequence[Comparison], everything: bool = False) -> str:
+    sections = "".join(html_section(comparison, everything) for comparison in comparisons)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Comparison</title><style>{STYLE}</style></head><body><h1>Comparison</h1>{sections}</body></html>\n"
+    )
+
+
+def as_json(comparisons: Sequence[Comparison]) -> str:
+    return json.dumps([_json(comparison) for comparison in comparisons], indent=1) + "\n"
+
+
+def _json(comparison: Comparison) -> dict[str, Any]:
+    first, second = (
+        {"study": str(side.study.out), "setup": side.setup, "runs": len(side.runs)}
+        for side in (comparison.first, comparison.second)
+    )
+    return {
+        "first": first,
+        "second": second,
+        "different": comparison.different,
+        "headline": headline(comparison),
+        "not_comparable": list(comparison.unlike),
+        "notes": list(comparison.notes),
+        "paired": comparison.paired,
+        "figures": [_figure_json(found) for found in comparison.found],
+        "cells": {cell: [_figure_json(found) for found in of] for cell, of in comparison.cells.items()},
+    }
+
+
+def _figure_json(found: Found) -> dict[str, Any]:
+    return {
+        "figure": found.figure.name, "unit": found.figure.unit, "first": found.first, "second": found.second,
+        "ratio": found.ratio, "low": found.low, "high": found.high, "level": found.level, "p": found.p,
+        "corrected_p": found.corrected_p, "verdict": found.verdict, "why": found.why,
+        "first_runs": list(found.runs[0]), "second_runs": list(found.runs[1]),
+    }  # fmt: skip
+
+
+def write_picture(comparisons: Sequence[Comparison], path: Path) -> Path:
+    """Ratios with their intervals, figure by figure; 1 is no difference."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib.figure import Figure as Canvas
+
+    with our_style():
+        wanted = [[one for one in c.found if one.figure.name in TESTED and one.ratio is not None] for c in comparisons]
+        heights = [0.34 * max(len(found), 1) + 0.5 for found in wanted]
+        height = sum(heights) + 0.8
+        canvas = Canvas(figsize=(7.2, height))
+        canvas.text(
+            0.02, 1 - 0.12 / height, "How much more or less, by ratio", fontsize=12, fontweight="bold", va="top"
+        )
+        grid = canvas.subplots(
+            len(comparisons), 1, squeeze=False, sharex=True,
+            gridspec_kw={"height_ratios": heights, "left": 0.2, "right": 0.97, "top": 1 - 0.75 / height,
+                         "bottom": 0.45 / height, "hspace": 0.55},
+        )  # fmt: skip
+        for axes, comparison, found in zip(grid[:, 0], comparisons, wanted, strict=True):
+            axes.set_title(short(title(comparison), 90), fontsize=9.5, loc="left")
+            axes.axvline(1, color="#888888", linewidth=1)
+            for place, one in enumerate(found):
+                ratio = one.ratio or 1.0
+                low, high = (ratio if bound is None else bound for bound in (one.low, one.high))
+                colour = COLOURS[4] if one.differs else COLOURS[0]
+                axes.plot([low, high], [place, place], color=colour, linewidth=2.4, solid_capstyle="round")
+                axes.plot([ratio], [place], "o", color=colour, markersize=6)
+            axes.set_yticks(range(len(found)), [one.figure.name for one in found])
+            axes.set_ylim(len(found) - 0.5, -0.5)
+            if not found:
+                axes.text(0.5, 0.5, "no ratio of any figure", transform=axes.transAxes, ha="center")
+        grid[-1, 0].set_xlabel("second / first, with its interval; orange: more than noise")
+        return save(canvas, path)
