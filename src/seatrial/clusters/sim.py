@@ -143,11 +143,13 @@ class SimCluster:
         return await never
 
     def validity(self) -> dict[str, Any]:
-        return {"reasons": []}
+        if not self._busy:
+            return {"reasons": []}
+        return {"reasons": [], "refused": self._busy.remarks(), "heartbeats": self._busy.heartbeats.gaps()}
 
     def sources(self) -> list[dict[str, Any]]:
         return [{"name": "model", "error_ns": 0}]
 
     async def down(self) -> None:
         if self._busy:
-            self._busy.log.close()
+            self._busy.close()

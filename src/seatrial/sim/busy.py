@@ -14,6 +14,7 @@ from seatrial.sim.calling import BusyApi, Heartbeats
 from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, level_of, schema_of
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.loading import Loads
+from seatrial.sim.metering import Metering
 from seatrial.sim.owners import Owners
 from seatrial.sim.server import Limits, Server
 from seatrial.sim.world import Sim
@@ -41,6 +42,7 @@ class Busy:
         self.server = Server(kernel, _limits(trial), float(settings["cores"]), self._seed)
         self.api = BusyApi(kernel, self._seed, self.server, self.log, _NAMESPACE)
         self.heartbeats = Heartbeats(self.server, self.log, self._stream("heartbeats"))
+        self.metering = Metering(directory, self.server, float(settings["cores"]))
         self.loads: Loads
 
     def _stream(self, name: str) -> Random:
@@ -64,6 +66,10 @@ class Busy:
             self.server, self.log, trial.requests(), namespaces, trial.setup.delay, self._stream("load"),
             lambda: len(sim.nodes), owners,
         )  # fmt: skip
+
+    def close(self) -> None:
+        self.metering.close()
+        self.log.close()
 
     def remarks(self) -> list[str]:
         """What in the set-up had no effect."""

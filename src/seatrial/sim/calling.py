@@ -77,17 +77,18 @@ class Caller:
         sending.sent = self._kernel.now
         self._server.send(sending.flow, sending.cpu, sending.wait, self._answered, sending, sending.width, sending.held)
 
-    def _answered(self, call: Call, code: int, reason: str, after: int) -> None:
+    def _answered(self, call: Call, code: int, reason: str, after: int) -> int:
         sending: Sending = call.arg
         if code == TOO_MANY:
             self._note(sending, code, reason, after)
             self._try_again(sending, after)
-            return
+            return code
         code = sending.settle(sending.arg)
         if sending.stays:
             self._kernel.at(self._kernel.now + sending.stays, self._ends, (sending, code))
         else:
             self._ends((sending, code))
+        return code
 
     def _ends(self, what: tuple[Sending, int]) -> None:
         sending, code = what
@@ -226,18 +227,20 @@ class Heartbeats:
         self._flow = server.flow(KWOK, LEASE)
         self._idle = LEASE_WORKERS
         self._due: deque[int] = deque()
-        self._gone: set[int] = set()
+        self._last: dict[int, int] = {}  # node → when its lease was renewed
+        self._gaps: dict[int, int] = {}  # and how long that took at most
 
     def add(self, node: int) -> None:
         """Nodes that come together do not stay together: the first renewal is somewhere in the first interval."""
+        self._last[node], self._gaps[node] = self._kernel.now, 0
         self._kernel.at(self._kernel.now + int(self._random.random() * RENEWAL), self._is_due, node)
 
     def remove(self, node: int) -> None:
-        self._gone.add(node)
+        self._last.pop(node, None)
 
     def _is_due(self, node: int) -> None:
-        if node in self._gone:
-            return
+        if node not in self._last:
+            return  # it is gone
         if self._idle:
             self._idle -= 1
             self._renew(node)
@@ -250,9 +253,21 @@ class Heartbeats:
             Sending(self._flow, cost.cpu, cost.wait, ONE_SEAT, self._kernel.now, _fine, self._renewed, node)
         )
 
-    def _renewed(self, node: int, _: int) -> None:
-        self._kernel.at(self._kernel.now + int(RENEWAL * (1 + JITTER * self._random.random())), self._is_due, node)
+    def _renewed(self, node: int, code: int) -> None:
+        now = self._kernel.now
+        if code == OK and node in self._last:
+            self._gaps[node] = max(self._gaps[node], now - self._last[node])
+            self._last[node] = now
+        self._kernel.at(now + int(RENEWAL * (1 + JITTER * self._random.random())), self._is_due, node)
         if self._due:
             self._renew(self._due.popleft())
         else:
             self._idle += 1
+
+    def gaps(self) -> dict[str, Any] | None:
+        """How far apart the renewals of a node's lease were at most, the time since the last included: a lag shows there."""
+        if not self._gaps:
+            return None
+        now, last = self._kernel.now, self._last
+        longest = sorted(max(gap, now - last.get(node, now)) for node, gap in self._gaps.items())
+        return {"nodes": len(longest), "median_s": longest[len(longest) // 2] / SECOND, "worst_s": longest[-1] / SECOND}

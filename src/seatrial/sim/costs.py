@@ -1,7 +1,8 @@
 """What a request costs the server: processor time, time that passes without it, and seats.
 
-Processor time is that of all processes that a request keeps busy on a control plane of one machine: API server, etcd and the client
-itself. Where the figures come from is in docs/simulator.md. Seats follow k8s.io/apiserver v0.36.3, util/flowcontrol/request.
+Processor time is that of all processes that a request keeps busy on a control plane of one machine: API server, etcd and those
+who watch; the client's own is apart. Where the figures come from is in docs/simulator.md. Seats follow k8s.io/apiserver
+v0.36.3, util/flowcontrol/request.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class Cost:
 
 
 COSTS = {
-    "create": Cost(1300 * MICROSECOND, 600 * MICROSECOND),
-    "update": Cost(1400 * MICROSECOND, 600 * MICROSECOND),
-    "patch": Cost(1600 * MICROSECOND, 600 * MICROSECOND),
-    "delete": Cost(1400 * MICROSECOND, 600 * MICROSECOND),
-    "get": Cost(500 * MICROSECOND, 300 * MICROSECOND),
-    "list": Cost(600 * MICROSECOND, 300 * MICROSECOND, 10 * MICROSECOND),
-    "watch": Cost(600 * MICROSECOND, 300 * MICROSECOND, 10 * MICROSECOND),
+    "create": Cost(1200 * MICROSECOND, 600 * MICROSECOND),
+    "update": Cost(1500 * MICROSECOND, 600 * MICROSECOND),
+    "patch": Cost(1500 * MICROSECOND, 600 * MICROSECOND),
+    "delete": Cost(1150 * MICROSECOND, 600 * MICROSECOND),
+    "get": Cost(600 * MICROSECOND, 300 * MICROSECOND),
+    "list": Cost(600 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
+    "watch": Cost(600 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
     "deletecollection": Cost(600 * MICROSECOND, 600 * MICROSECOND, 900 * MICROSECOND),
 }
 

@@ -24,7 +24,7 @@ from seatrial.sim.objects import Objects, Row, plural
 from seatrial.sim.owners import Owner, Owners
 from seatrial.sim.server import OK, Flow, Server
 
-CLIENT_CPU = 350 * MICROSECOND  # of processor for our own client to make a request: see docs/simulator.md
+CLIENT_CPU = 150 * MICROSECOND  # of processor for our own client to make a request: see docs/simulator.md
 SPREAD_S = 0.1  # at most so much more than a Retry-After asks for
 _EVERYWHERE = -1
 _WHOLE_KINDS = ("list", "watch", "deletecollection")

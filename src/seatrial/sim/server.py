@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from seatrial.model.randomness import arrays
+from seatrial.model.randomness import arrays, scalars
 from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.sim.api import LATENCY_SIGMA
 from seatrial.sim.cores import Cores
@@ -41,10 +41,21 @@ class Limits:
     schemas: Sequence[Schema] = ()
 
 
+class Tally:
+    """What the server's metrics would say of all requests of one flow schema with the same verb and resource."""
+
+    __slots__ = ("codes", "executed", "executing", "longest_wait", "refused", "took", "waited", "waiting")
+
+    def __init__(self) -> None:
+        self.executing = self.waiting = self.executed = self.took = self.waited = self.longest_wait = 0
+        self.codes: Counter[int] = Counter()
+        self.refused: Counter[str] = Counter()  # by reason
+
+
 class Flow:
     """All requests that are treated alike: same identity, verb, resource and namespace."""
 
-    __slots__ = ("ask", "exempt", "hand", "level", "mutating", "schema", "seats", "who")
+    __slots__ = ("ask", "exempt", "hand", "level", "mutating", "schema", "seats", "tally", "who")
 
     def __init__(self, who: Identity, ask: Ask, schema: str = "", level: str = "") -> None:
         self.who, self.ask, self.schema, self.level = who, ask, schema, level
@@ -52,11 +63,11 @@ class Flow:
         self.exempt = MASTERS in who.groups
         self.hand: tuple[int, ...] = ()
         self.seats: Seats | None = None
+        self.tally: Tally
 
 
-Answered = Callable[
-    ["Call", int, str, int], None
-]  # the code, why not, and how many seconds to wait before trying again
+# Is given the code, why not, and how many seconds to wait before trying again; says the code that the client gets.
+Answered = Callable[["Call", int, str, int], int]
 
 
 class Call(Request):
@@ -78,18 +89,6 @@ class Call(Request):
         self.flow, self.cpu, self.wait, self.answered, self.arg = flow, cpu, wait, answered, arg
 
 
-@dataclass(slots=True)
-class Counts:
-    """What the server's own metrics would say."""
-
-    executed: Counter[str] = field(default_factory=Counter)  # by flow schema
-    refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by level, flow schema and reason
-    waited: Counter[str] = field(default_factory=Counter)  # ns, by flow schema
-    longest_wait: dict[str, int] = field(default_factory=dict)  # ns, by flow schema
-    executing: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})  # mutating or not
-    most_executing: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
-
-
 class Server:
     def __init__(self, kernel: Kernel, limits: Limits, cores: float, seed: int) -> None:
         self.kernel, self.limits = kernel, limits
@@ -97,7 +96,9 @@ class Server:
         self._factors: list[float] = arrays(seed).lognormal(-(LATENCY_SIGMA**2) / 2, LATENCY_SIGMA, _DRAWS).tolist()
         self._draw = 0
         self.cores = Cores(kernel, cores)
-        self.counts = Counts()
+        self.tallies: dict[tuple[str, str, str, str], Tally] = {}  # level, flow schema, verb, resource
+        self.executing = [0, 0]  # reading, mutating
+        self.peak = [0, 0]  # since someone looked
         self.lending: Lending | None = None
         self._flows: dict[tuple[Identity, Ask], Flow] = {}
         self._schemas: list[Schema] = []
@@ -107,12 +108,15 @@ class Server:
         if limits.fairness:
             self._schemas = in_order(limits.schemas)
             self.lending = Lending(limits.levels, limits.reading + limits.mutating)
-            kernel.at(kernel.now + PERIOD, self._lend)
+            # A real server has been at it for a while: when the next adjustment comes is anybody's guess.
+            kernel.at(kernel.now + int(PERIOD * scalars(seed).random()), self._lend)
 
     def flow(self, who: Identity, ask: Ask) -> Flow:
         known = self._flows.get((who, ask))
         if known is None:
             known = self._flows[who, ask] = self._classified(who, ask)
+            key = (known.level, known.schema, ask.verb, ask.resource)
+            known.tally = self.tallies.setdefault(key, Tally())
         return known
 
     def _classified(self, who: Identity, ask: Ask) -> Flow:
@@ -152,7 +156,7 @@ class Server:
         """Without fairness: so many at the same time, and for the others a 429 at once. Watches do not count."""
         flow, limits = call.flow, self.limits
         most = limits.mutating if flow.mutating else limits.reading
-        if self.counts.executing[flow.mutating] >= most and not flow.exempt and flow.ask.verb != "watch":
+        if self.executing[flow.mutating] >= most and not flow.exempt and flow.ask.verb != "watch":
             self._refuse(call, IN_FLIGHT)
             return
         call.arrived = call.started = self.kernel.now
@@ -160,17 +164,17 @@ class Server:
 
     def _executes(self, call: Request) -> None:
         assert isinstance(call, Call)
-        counts, flow = self.counts, call.flow
-        counts.executing[flow.mutating] += 1
-        counts.most_executing[flow.mutating] = max(
-            counts.most_executing[flow.mutating], counts.executing[flow.mutating]
-        )
-        counts.executed[flow.schema] += 1
+        flow = call.flow
+        kind, tally = flow.mutating, flow.tally
+        self.executing[kind] = now = self.executing[kind] + 1
+        self.peak[kind] = max(self.peak[kind], now)
+        tally.executing += 1
+        tally.executed += 1
         waited = call.started - call.arrived
         if waited:
-            counts.waited[flow.schema] += waited
-            if waited > counts.longest_wait.get(flow.schema, 0):
-                counts.longest_wait[flow.schema] = waited
+            tally.waiting -= 1
+            tally.waited += waited
+            tally.longest_wait = max(tally.longest_wait, waited)
         self.cores.work(call.cpu, self._worked, call)
 
     def _worked(self, call: Call) -> None:
@@ -180,13 +184,16 @@ class Server:
             self._done(call)
 
     def _done(self, call: Call) -> None:
-        self.counts.executing[call.flow.mutating] -= 1
+        tally = call.flow.tally
+        self.executing[call.flow.mutating] -= 1
+        tally.executing -= 1
+        tally.took += self.kernel.now - call.arrived
         seats = call.flow.seats
         if seats is not None:
             linger = seats.finish(self.kernel.now, call)
             if linger:
                 self.kernel.at(self.kernel.now + linger, self._release, call)
-        call.answered(call, OK, "", 0)
+        tally.codes[call.answered(call, OK, "", 0)] += 1
 
     def _release(self, call: Call) -> None:
         assert call.flow.seats is not None
@@ -194,7 +201,7 @@ class Server:
 
     def _refuse(self, call: Call, why: str) -> None:
         flow = call.flow
-        self.counts.refused[flow.level, flow.schema, why] += 1
+        flow.tally.refused[why] += 1
         after = 1
         if flow.seats is not None:
             dropped = self._retry_after.setdefault(flow.level, _Dropped())
@@ -203,13 +210,14 @@ class Server:
 
     def _refused(self, what: tuple[Call, str, int]) -> None:
         call, why, after = what
-        call.answered(call, TOO_MANY, why, after)
+        call.flow.tally.codes[call.answered(call, TOO_MANY, why, after)] += 1
 
     def _wait(self, call: Call) -> None:
         waiting = self._waiting
         while waiting and waiting[0].started >= 0:
             waiting.popleft()
         waiting.append(call)
+        call.flow.tally.waiting += 1
         if not self._alarm:
             self._alarm = True
             self.kernel.at(waiting[0].arrived + LONGEST_WAIT, self._expire)
@@ -220,6 +228,7 @@ class Server:
             call = waiting.popleft()
             assert call.flow.seats is not None
             if call.flow.seats.cancel(now, call):
+                call.flow.tally.waiting -= 1
                 self._refuse(call, TIME_OUT)
         self._alarm = bool(waiting)
         if waiting:
