@@ -70,6 +70,7 @@ class Expression:
         that a name never is."""
         tree = _tree(text)
         try:
+            tree = cast(ast.expr, _Calls().visit(tree))
             _check_condition(tree)
             _check_texts(tree, {"outcome": OUTCOMES, **(texts or {})})
             names = _names(tree)
@@ -116,8 +117,7 @@ def _tree(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            parsed = ast.parse(text.strip().replace("\n", " "), mode="eval")
-            return cast(ast.Expression, _Calls().visit(parsed)).body
+            return ast.parse(text.strip().replace("\n", " "), mode="eval").body
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
         raise ExpressionProblem(

@@ -226,13 +226,17 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     """Interrupted, nothing is judged: the user wants to be gone."""
+    from seatrial.analysis.api import of_identities
+    from seatrial.analysis.directory import read_trial
     from seatrial.analysis.figures import figures
 
     interrupted = record["outcome"] == "interrupted"
     values = {} if interrupted else figures(directory)
+    asked = {} if interrupted else of_identities(read_trial(directory))
     judged = []
     for expectation in () if interrupted else trial.expect:
-        wrong = judge(expectation, {**trial.params, **values})
+        known = {**_nothing_sent(expectation), **asked, **trial.params, **values}
+        wrong = judge(expectation, known)
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
     _write_json(directory / "trial.json", record)
@@ -244,6 +248,12 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
         any("outcome" in Expression.parse(e.text).names for e in trial.expect),
     )
+
+
+def _nothing_sent(expectation: Expectation) -> dict[str, Any]:
+    """What an expectation asks of an identity from whom nothing was seen: no counts, and no times."""
+    names = (name for name in Expression.parse(expectation.text).names if "(" in name)
+    return {name: None if name.partition("(")[0].endswith("_s") else 0 for name in names}
 
 
 def _write_snapshot(path: Path, state: State) -> None:
