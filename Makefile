@@ -15,14 +15,15 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/seatrial cluster build --peers  # about twenty minutes the first time, nothing afterwards
-	$(BIN)/pytest --durations=15
+	$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "not local"
+	$(BIN)/pytest -n 2 --dist loadgroup --durations=25 -m local
 
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow and not local"
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not local"
 
 # Cases that nobody has seen yet: what it finds becomes an @example and is then part of `make test`.
 hunt: $(STAMP)

@@ -25,7 +25,7 @@ from seatrial.study.executing import run_all
 
 REPEATS = 5
 # Some of everything that varies from run to run: arrivals, sizes' order, start times, requests, and a queue that forms.
-ALIKE = {
+ALIKE: dict[str, object] = {
     "name": "alike",
     "nodes": [{"name": "node", "count": 8, "capacity": {"cpu": 4, "memory": "16Gi"}, "pods": {"start": "500ms..1500ms"}}],
     "stacks": ["default"],

@@ -22,13 +22,17 @@ COMMAND = [sys.executable, "-m", "seatrial"]
 
 # What starts processes, of ours or of others: a second or more each, so `make check` leaves them to `make test`.
 PROCESSES = {"attached", "cli", "kube", "local", "runs", "stacks"}
+# Folders whose tests share one control plane: one worker runs all of them.
+SHARING = {"attached", "kube", "local"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
     for item in items:
-        if item.path.relative_to(config.rootpath / "tests").parts[0] in PROCESSES:
+        folder, *_ = item.path.relative_to(config.rootpath / "tests").parts
+        if folder in PROCESSES:
             item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING else item.path.stem))
     items.sort(key=lambda item: [item.get_closest_marker(mark) is not None for mark in ("local", "slow")])
 
 

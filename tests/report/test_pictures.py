@@ -27,7 +27,9 @@ def two_set_ups(out: Path, name: str = "queue", **also: object) -> Path:
 
 def test_a_study_gets_its_tables_and_pictures(tmp_path: Path) -> None:
     written = write_report(two_set_ups(tmp_path))
-    assert [path.name for path in written] == ["times.csv", "pods.csv", "summary.csv", "general.png", "detailed.png"]
+    assert [path.name for path in written] == [
+        "times.csv", "pods.csv", "summary.csv", "general.png", "detailed.png", "report.html",
+    ]  # fmt: skip
     assert all(path.stat().st_size > 100 for path in written)
     assert not list(tmp_path.glob("*.part"))
 
@@ -85,7 +87,7 @@ def test_workloads_that_never_got_anywhere_leave_their_steps_out(tmp_path: Path)
 
 def test_a_study_in_which_nothing_ran_has_no_pictures_and_is_no_error(tmp_path: Path) -> None:
     assert [path.name for path in write_report(write_study(tmp_path, [], planned=["001-x-r0"]))] == [
-        "times.csv", "pods.csv", "summary.csv",
+        "times.csv", "pods.csv", "summary.csv", "report.html",
     ]  # fmt: skip
 
 

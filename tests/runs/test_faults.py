@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from seatrial.clusters.local import kept
 from tests.runs.conftest import Start, component_pid, processes_of
 
 pytestmark = pytest.mark.local
@@ -34,9 +36,35 @@ def test_a_component_that_is_killed_is_started_again_and_nothing_is_lost(
         assert pl.read_csv(tmp_path / "out" / "times.csv")["workload"].n_unique() == 30
     else:
         assert process.returncode == 1, words
-        assert trial["outcome"] == "failed"
+        assert trial["outcome"] in ("failed", "clogged")
         assert component in trial["detail"]
     assert "Traceback" not in words
+    assert not processes_of(own_state)
+
+
+def test_a_component_that_dies_again_and_again_is_given_up_and_that_is_the_clog(
+    start: Start, tmp_path: Path, own_state: Path
+) -> None:
+    process = start("run", "small.yaml", "--on", "local", "-o", "out", "--set", "jobs=100")
+    component_pid("kube-controller-manager")
+    jobs = tmp_path / "out" / "trials" / "001-default-r1" / "submitted.jsonl"
+    while process.poll() is None and not (jobs.is_file() and jobs.stat().st_size):
+        time.sleep(0.05)
+    while process.poll() is None:  # however often it comes back
+        for cluster in kept.all_clusters():
+            if pid := cluster.pids.get("kube-controller-manager"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 1, words
+    assert "Traceback" not in words
+    trial = json.loads(next(tmp_path.glob("out/trials/*/trial.json")).read_text())
+    assert (trial["outcome"], trial["clog"]["kind"]) == ("clogged", "controller dead")
+    assert "kube-controller-manager" in trial["detail"]
+    assert "its last words:" in trial["detail"]
+    assert trial["clog"]["workloads_in_all"] > 0
+    assert (next(tmp_path.glob("out/trials/*")) / "logs" / "kube-controller-manager.log").is_file()
     assert not processes_of(own_state)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -34,6 +35,10 @@ steps:
   - wait: {for: completed, timeout: 80s}
 expect: ["completed == submitted"]
 """
+
+HELD = QUEUED.replace("expect", "settings: {kueue: {stop-policy: Hold}}\nexpect").replace(
+    '"completed == submitted"', "'outcome == \"clogged\"'"
+)
 
 REFUSED = QUEUED.replace("expect", "settings: {kueue: {webhook-ca: wrong}}\nexpect").replace(
     '"completed == submitted"', "'outcome == \"clogged\"'"
@@ -66,11 +71,23 @@ def test_gangs_are_admitted_one_after_another_and_each_to_nodes_that_take_it(sta
     assert (pods.group_by("workload").agg(pl.col("node").n_unique())["node"] == 2).all()
 
 
-def test_a_certificate_that_is_refused_is_quoted_in_the_diagnosis(start: Start, tmp_path: Path) -> None:
-    run(start, tmp_path, REFUSED)
-    (trial,) = (tmp_path / "out" / "trials").glob("*/trial.json")
-    said = json.loads(trial.read_text())
+def diagnosed(directory: Path) -> dict[str, Any]:
+    (trial,) = (directory / "out" / "trials").glob("*/trial.json")
+    said: dict[str, Any] = json.loads(trial.read_text())
     assert said["outcome"] == "clogged"
     assert said["clog"]["kind"] == "not acting"
+    return said
+
+
+def test_a_certificate_that_is_refused_is_quoted_in_the_diagnosis(start: Start, tmp_path: Path) -> None:
+    run(start, tmp_path, REFUSED)
+    said = diagnosed(tmp_path)
     assert "mjob.kb.io" in said["detail"]
     assert "x509: certificate signed by unknown authority" in said["detail"]
+
+
+def test_a_queue_that_is_not_active_is_quoted_in_the_diagnosis(start: Start, tmp_path: Path) -> None:
+    run(start, tmp_path, HELD)
+    said = diagnosed(tmp_path)
+    assert "ClusterQueue seatrial-trial is not active (Stopped): Can't admit new workloads" in said["detail"]
+    assert said["clog"]["at_ns"] < 60e9  # by its silence, not by the time-out of the wait (80 s)

@@ -114,6 +114,14 @@ def figures_of(seen: Lifecycle) -> Figures:
     }
 
 
+def since_first_s(at_ns: Any, row: Figures, document: Mapping[str, Any]) -> float | None:
+    """A moment of a trial, as the tables have it: seconds after its first submission."""
+    end, end_s = document.get("end_ns"), row.get("end_s")
+    if not isinstance(at_ns, int) or not isinstance(end, int) or not isinstance(end_s, int | float):
+        return None
+    return (at_ns - end) / SECOND + end_s
+
+
 def param_column(name: str) -> str:
     """A parameter's column: its name, unless that is a figure (a scenario may well have a parameter `pods`)."""
     return f"param_{name}" if name in FIXED else name

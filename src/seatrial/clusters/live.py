@@ -130,6 +130,7 @@ class LiveCluster:
             self._asking = Asking(
                 self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off
             )
+            await self.prepare_load()
             await self._asking.prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
@@ -162,6 +163,9 @@ class LiveCluster:
             user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
             agent = msgspec.structs.replace(agent, impersonate=Impersonation(user, groups=identity.groups))
         return Client(self.client.access, connections=connections, identity=agent)
+
+    async def prepare_load(self) -> None:
+        """What a set-up asks of the API server before a load; on one that is not ours nothing."""
 
     def measuring(self) -> Measuring | None:
         """What is looked at beside the requests: the API server's own figures, where it lets us."""

@@ -92,6 +92,21 @@ CONTROL_PLANE: tuple[Setting, ...] = (
 )
 
 
+# How we ourselves submit and measure: in a scenario's `settings`, or in the file `seatrial.toml`. Only what is given is recorded.
+OWN: tuple[Setting, ...] = (
+    Setting("measure", "resolution", 0, "times are rounded down to this; 0s: as fine as they were seen", kind="duration"),
+    Setting("measure", "stages", "all", "stages observed beside the general ones, `queued,admitted`, or `all`", kind="text"),
+    Setting("submit", "command", "", "a command that submits one workload, instead of the API", kind="text"),
+    Setting("submit", "rate", 0, "workloads a second at most, whatever the pace asks for; 0: no limit"),
+)  # fmt: skip
+
+
+def own(settings: Mapping[str, Mapping[str, Scalar]], component: str, name: str) -> Scalar:
+    """The value of one of our own settings, given or not."""
+    default = next(setting.default for setting in OWN if (setting.component, setting.name) == (component, name))
+    return settings.get(component, {}).get(name, default)
+
+
 # The processes of a real control plane. Beside the table they take any flag by its name, `args` and `feature-gates`.
 PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 

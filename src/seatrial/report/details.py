@@ -40,20 +40,23 @@ def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
 
 def print_findings(console: Console, study: StudyRecord, rows: Sequence[fig.Figures]) -> None:
     """A line for every audit of a set-up that found something, and for every wait that went on."""
-    audits = _audits(study)
-    lines = [*audits[False], *_notes(study, rows), *audits[True]]
+    lines = findings(study, rows)
     for line in lines[:SHOWN]:
         print_line(console, line)
     if len(lines) > SHOWN:
         print_line(console, f"and {len(lines) - SHOWN} more like these: see audits and notes in trial.json")
 
 
+def findings(study: StudyRecord, rows: Sequence[fig.Figures]) -> list[str]:
+    """The lines themselves, those that matter least last."""
+    audits = _audits(study)
+    return [*audits[False], *_notes(study, rows), *audits[True]]
+
+
 def since_first(at_ns: Any, row: fig.Figures, document: Mapping[str, Any]) -> str:
-    """A moment of a trial, as the tables have it: after its first submission."""
-    end, end_s = document.get("end_ns"), row.get("end_s")
-    if not isinstance(at_ns, int) or not isinstance(end, int) or not isinstance(end_s, int | float):
-        return ""
-    return f" at {(at_ns - end) / 1e9 + end_s:.1f} s"
+    """The same in words; nothing where it is not known."""
+    at = fig.since_first_s(at_ns, row, document)
+    return "" if at is None else f" at {at:.1f} s"
 
 
 def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from seatrial.analysis.tables import write_tables
+from seatrial.report.page import write_page
 from seatrial.report.pictures import write_pictures
 
 
 def write_report(out: Path, pictures: str = "png") -> list[Path]:
-    """Writes tables and pictures (as `png`, `svg` or `pdf`) of the study in `out` and says where they are.
+    """Writes tables, pictures (as `png`, `svg` or `pdf`) and report.html of the study in `out`; says where they are.
 
     A study cut off by a crash is reported as far as it went; `read_study(out).notes` says what is missing, and
     `summary_table` prints it.
     """
-    return [*write_tables(out), *write_pictures(out, pictures)]
+    return [*write_tables(out), *write_pictures(out, pictures), write_page(out)]

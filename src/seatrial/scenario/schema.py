@@ -18,9 +18,11 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
+from seatrial.model.units import SECOND
 from seatrial.scenario import notation
 from seatrial.scenario.expressions import Expression, ExpressionProblem
 from seatrial.scenario.notation import (
@@ -161,6 +163,16 @@ class FlowObject(Part):
     name: ObjectName = Field(description="Name of the object.")
 
 
+_TOO_LONG = ("the API server waits 30 s for a webhook at most", "write 29s or less")
+
+
+def _long(written: Any) -> bool:
+    try:
+        return notation.duration(written) > 29 * SECOND
+    except PydanticCustomError:
+        return False
+
+
 class DelayPart(Part):
     """How long requests are held inside the server, by a webhook of ours."""
 
@@ -175,6 +187,10 @@ class DelayPart(Part):
     webhook: Annotated[str, choice("kind of webhook", ("validating", "mutating"))] = Field(
         "validating", description="validating or mutating."
     )
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        return [Found("for", *_TOO_LONG)] if _long(written.get("for")) else []
 
 
 def _delay(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.model import settings as table
 from seatrial.model.errors import Mistake
 from seatrial.model.plan import Scalar
-from seatrial.model.settings import CONTROL_PLANE, Setting
+from seatrial.model.settings import CONTROL_PLANE, OWN, Setting
 from seatrial.scenario import notation
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
@@ -24,21 +24,25 @@ def check(source: Source, data: Mapping[str, Any], stacks: Stacks) -> list[Mista
 
     The scenario's may be of any stack (they go to the set-ups that have it), a set-up's only of its own.
     """
-    everything = [*CONTROL_PLANE, *(setting for settings in stacks.values() for setting in settings)]
-    found = _check_part(source, data.get("settings"), ("settings",), everything, "")
+    everything = [*CONTROL_PLANE, *OWN, *(setting for settings in stacks.values() for setting in settings)]
+    found = check_part(source, data.get("settings"), ("settings",), everything, "")
     setups = data.get("setups")
     for name, setup in setups.items() if isinstance(setups, dict) else []:
         if isinstance(setup, dict):
             stack = str(setup.get("stack"))
-            own = [*CONTROL_PLANE, *stacks[stack]] if stack in stacks else everything
+            own = [*CONTROL_PLANE, *OWN, *stacks[stack]] if stack in stacks else everything
             where = f" of stack {stack}" if stack in stacks else ""
-            found += _check_part(source, setup.get("settings"), ("setups", name, "settings"), own, where)
+            found += check_part(source, setup.get("settings"), ("setups", name, "settings"), own, where)
     return found
 
 
-def _check_part(source: Source, part: Any, path: Path, known: Iterable[Setting], where: str) -> list[Mistake]:
+def check_part(
+    source: Source, part: Any, path: Path, known: Iterable[Setting], where: str,
+    processes: Iterable[str] = table.PROCESSES,
+) -> list[Mistake]:  # fmt: skip
+    """What is wrong with one mapping of component → setting → value. `processes` take flags beside what is known."""
     found: list[Mistake] = []
-    by_component: dict[str, dict[str, Setting]] = {process: {} for process in table.PROCESSES}
+    by_component: dict[str, dict[str, Setting]] = {process: {} for process in processes}
     for setting in known:
         by_component.setdefault(setting.component, {})[setting.name] = setting
     for component, values in part.items() if isinstance(part, dict) else []:
@@ -46,7 +50,7 @@ def _check_part(source: Source, part: Any, path: Path, known: Iterable[Setting],
         if component == "qps":
             continue
         if component not in by_component:
-            remedy = remedy_for(component, ["qps", *by_component])
+            remedy = remedy_for(component, [*(["qps"] if path else []), *by_component])
             found.append(source.mistake(here, f"unknown component '{component}'{where}", remedy, key=True))
             continue
         for name, value in values.items() if isinstance(values, dict) else []:
@@ -101,7 +105,7 @@ def resolved(
     stack: Sequence[Setting], scenario: SettingsPart | None, setup: SettingsPart | None
 ) -> dict[str, dict[str, Scalar]]:
     """Every setting of a set-up, its own winning over the scenario's."""
-    known = {(setting.component, setting.name): setting for setting in (*CONTROL_PLANE, *stack)}
+    known = {(setting.component, setting.name): setting for setting in (*CONTROL_PLANE, *OWN, *stack)}
     qps: str | float = "as shipped"
     given: dict[str, dict[str, Scalar]] = {}
     for part in (scenario, setup):
@@ -114,4 +118,4 @@ def resolved(
                     given.setdefault(component, {})[name] = parsed(known[component, name], value)
                 elif table.is_flag(component, name):
                     given.setdefault(component, {})[name] = value
-    return table.resolve(known.values(), qps, given)
+    return table.resolve((*CONTROL_PLANE, *stack), qps, given)  # of OWN only what is given

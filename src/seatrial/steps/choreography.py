@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
+from seatrial.clog import diagnose
 from seatrial.model.interfaces import Cluster, Tally
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
 from seatrial.model.load import load_of
@@ -97,10 +99,18 @@ class _Run:
         self._waits: dict[asyncio.Future[str], Wait] = {}
 
     async def notice_breakage(self) -> None:
-        raise _Ended("failed", await self._cluster.broken())
+        """A component that is dead for good is a clog too, if work is left: nothing has to be waited for."""
+        why = await self._cluster.broken()
+        state = self._cluster.state()
+        if state.dead and state.workloads:
+            self._end(Clog(state.at, diagnose(state, 0, (), state.dead), state))
+        raise _Ended("failed", why)
 
     async def notice_clogs(self) -> None:
-        self.ending.clog = clog = await self._watchman.watch()
+        self._end(await self._watchman.watch())
+
+    def _end(self, clog: Clog) -> NoReturn:
+        self.ending.clog = clog
         raise _Ended("clogged", f"{clog.diagnosis.kind}: {clog.diagnosis.summary}")
 
     def _goes_on(self, clog: Clog) -> bool:

@@ -151,7 +151,18 @@ def _lacks_the_stack(trial: Trial) -> str | None:
     return None
 
 
+def _changes_the_server(trial: Trial) -> str | None:
+    """A server that was there before us is measured as it is."""
+    setup = trial.setup
+    asked = {"priority levels": setup.priority_levels, "flow schemas": setup.flow_schemas, "a delay": setup.delay}
+    wanted = [name for name, value in asked.items() if value]
+    if wanted and (trial.on == "kubeconfig" or trial.target.cluster):
+        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+    return None
+
+
 HINDRANCES = (
+    _changes_the_server,
     _lacks_kubelets,
     _lacks_existing,
     _brings_parts,

@@ -23,9 +23,12 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.live import EVERY_S, LiveCluster
 from seatrial.clusters.local import kept, told
 from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.pki import WEBHOOKS
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
+from seatrial.clusters.requests import flows
 from seatrial.clusters.requests.asking import all_identities
+from seatrial.clusters.requests.holding import Webhook, configuration
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.kube import Access, Client, Mark, access_from
 from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS, create
@@ -44,6 +47,7 @@ from seatrial.record.submissions import Submissions
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
 TOKEN_S = 24 * 3600
+LAST_LINES = 3  # of a dead component's log in a diagnosis; all of it is kept in the trial's directory
 PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
 
 
@@ -61,6 +65,7 @@ class LocalCluster(LiveCluster):
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
         super().__init__(trial, stack, ledger, submissions, "trial", directory)
         self._agreement: audit.Agreement | None = None
+        self._webhook: Webhook | None = None
         self._counted: dict[str, Any] | None = None
         self._heartbeats: dict[str, Any] | None = None
         self._known: dict[str, Access] = {}  # identities of the load that have a certificate
@@ -92,6 +97,22 @@ class LocalCluster(LiveCluster):
         for component in self.trial.target.profile:
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
+
+    async def prepare_load(self) -> None:
+        """Flow objects of the set-up, and the webhook that holds its writes."""
+        await flows.apply(self.client, self.trial.setup, self.labels)
+        delay = self.trial.setup.delay
+        if delay is None:
+            return
+        layout = self._plane.layout
+        self._webhook = Webhook(delay.duration, layout.certificate(WEBHOOKS), layout.key(WEBHOOKS))
+        await self._webhook.start()
+        phases = delay.of or tuple(phase.name for phase in self.trial.requests() if phase.verb == "create")
+        users = sorted({user for user, _ in self._load})
+        body = configuration(delay, self._webhook.port, layout.ca.read_bytes(), self.labels, phases, users)
+        await self.client.create(
+            await self.client.resource_of(body["apiVersion"], body["kind"]), body, body["metadata"]["name"]
+        )
 
     async def acting(self, identity: plan.Identity, connections: int) -> Client:
         """With a certificate of its own, or a token, and everything allowed."""
@@ -128,14 +149,17 @@ class LocalCluster(LiveCluster):
             self.break_off(str(death))
 
     def dead(self) -> list[str]:
-        """With how it ended; one that is being restarted counts until it runs."""
+        """With how it ended and its last words; one that is being restarted counts until it runs."""
         missing = {component.name for component in self._plane.plane.components} - set(self._plane.pids)
-        return [str(death) for death in self._plane.deaths if death.component in missing]
+        last = {death.component: death for death in self._plane.deaths if death.component in missing}
+        return [f"{death}; its last words: {_end_of(death.log_tail)}" for death in last.values()]
 
     async def leave(self) -> None:
         try:
             if hasattr(self, "client"):
                 await self.client.close()
+            if self._webhook:
+                await self._webhook.stop()
             if self.deaths or self._unfinished():
                 await asyncio.to_thread(self._plane.keep_logs, self._directory / "logs")
             if self._plane.audit_log and self.observer.epoch:
@@ -241,6 +265,10 @@ class KeptCluster(LiveCluster):
                 self._removed = True
             finally:
                 await self.client.close()
+
+
+def _end_of(log: str) -> str:
+    return "\n".join(log.splitlines()[-LAST_LINES:]) or "none"
 
 
 def _override(part: Part) -> Override:

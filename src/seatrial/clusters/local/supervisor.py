@@ -43,8 +43,8 @@ class Death:
 
     def __str__(self) -> str:
         how = f"was killed by {_signal_name(-self.status)}" if self.status < 0 else f"ended with status {self.status}"
-        then = "; it is being restarted" if self.restarting else ""
-        return f"{self.component} (pid {self.pid}) {how}{then}"
+        then = "it is being restarted" if self.restarting else "it is not started again"
+        return f"{self.component} (pid {self.pid}) {how}; {then}"
 
 
 @dataclass(slots=True)

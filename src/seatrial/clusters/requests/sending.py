@@ -26,6 +26,7 @@ from seatrial.record.requests import CLIENT, RequestLog
 ANSWER_S = 75.0  # the server itself gives up after 60
 STOPPED_S = 60.0  # a server that settles nothing for so long has stopped
 BUSY_S = 1.0  # for a 429 that does not say how long to wait
+NOBODY_HOLDS = 'failed calling webhook "hold.seatrial.dev"'
 FULL = "database space exceeded"
 _UNSURE = (500, 502, 503, 504)
 
@@ -167,6 +168,9 @@ class Sender:
                 status = read_status(code, answer.body)
                 why = status.reason or answer.reason
                 self._note(at, answer.sent, answer.done - at, resource, code, why, answer.retry_after, attempt)
+                if NOBODY_HOLDS in status.message:
+                    self._give_up(f"our webhook could not be reached: {status.message}")
+                    return None
                 if FULL in status.message:
                     self._give_up("etcd is out of space (raise --quota-backend-bytes, or create less)")
                     return None

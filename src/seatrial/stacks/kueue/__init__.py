@@ -37,6 +37,8 @@ class Kueue(Plain):
                 kind="flag"),
         Setting("kueue", "topology", False, "topology-aware scheduling: admits only what fits the single nodes, and to which",
                 kind="flag"),
+        Setting("kueue", "stop-policy", "None", "`Hold`: the queue is not active and admits nothing (stopPolicy)",
+                choices=("None", "Hold", "HoldAndDrain"), kind="text"),
         Setting("kueue", "webhook-ca", "own", "`wrong`: the API server refuses the certificate of the Jobs' webhooks",
                 choices=("own", "wrong"), kind="text"),
     )  # fmt: skip
@@ -47,6 +49,9 @@ class Kueue(Plain):
             return (
                 "topology-aware scheduling needs a label of ours on the nodes, and existing nodes are left as they are"
             )
+        broken = [name for name, well in (("stop-policy", "None"), ("webhook-ca", "own")) if own[name] != well]
+        if broken and trial.on == "sim":
+            return f"kueue's {broken[0]}: {own[broken[0]]} is not modelled; the real Kueue shows it (--on local)"
         return super().refuses(trial) or _bad_quota(own)
 
     def releases(self, settings: Settings) -> Sequence[int]:

@@ -23,6 +23,7 @@ WORKLOADS = Resource(GROUP, VERSION, "workloads", "Workload")
 
 AS_NODES = "nodes"  # a quota that is what the nodes have
 SET_BY = {"quota-cpu": "cpu", "quota-memory": "memory", "quota-gpu": "nvidia.com/gpu"}
+RUNS = "None"  # the stop policy of a queue that admits
 QUEUE = "seatrial"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 HOSTNAME = "kubernetes.io/hostname"
@@ -48,6 +49,7 @@ def manifests(
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "queueingStrategy": settings["strategy"],
         "resourceGroups": [group],
+        "stopPolicy": settings["stop-policy"],
     }
     specs: list[tuple[Resource, str, dict[str, Any]]] = [
         (FLAVORS, namespace, {}),
@@ -58,8 +60,9 @@ def manifests(
         # All flavors of the queue have a topology, so every workload is placed by it without asking.
         specs[0] = (FLAVORS, namespace, {"nodeLabels": dict(labels), "topologyName": namespace})
         specs.insert(0, (TOPOLOGIES, namespace, {"levels": [{"nodeLabel": HOSTNAME}]}))
+    until = "Active" if settings["stop-policy"] == RUNS else ""
     return [
-        Manifest(kind, name, _object(kind, name, labels, spec), "Active" if kind is LOCAL_QUEUES else "")
+        Manifest(kind, name, _object(kind, name, labels, spec), until if kind is LOCAL_QUEUES else "")
         for kind, name, spec in specs
     ]
 

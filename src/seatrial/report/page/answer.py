@@ -1,0 +1,259 @@
+"""The top of the page: what was tested, the answer, and whether to believe it, in words and numbers.
+
+A reader gives a report a minute. So this says who completed what, how fast, who clogged and why, before any chart; and it never
+says more than the figures hold: what is within its spread has no winner, and a set-up that did not complete has no speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seatrial.analysis import figures as fig
+from seatrial.clog.diagnosis import KINDS
+from seatrial.report.grouping import Group
+from seatrial.report.page.markup import Html, Inside, join, tag
+from seatrial.report.page.view import View, in_words, listed, plural, seconds
+
+PLACES = {
+    "sim": "the simulator (virtual time)",
+    "local": "a real control plane on this machine, with fake nodes",
+    "kubeconfig": "a cluster of its own",
+}
+
+
+def answer(view: View) -> Html:
+    """Everything above the list of contents."""
+    study = view.study
+    about = str((study.document.get("scenario") or {}).get("about") or "")
+    return tag(
+        "header",
+        tag("p", "seatrial · report", class_="kicker"),
+        tag("h1", study.name),
+        tag("p", about, class_="about") if about else None,
+        tag("p", _tested(view), class_="tested"),
+        _incomplete(view),
+        tag("div", *_answers(view), class_="answer") if view.rows else None,
+        _trust(view) if view.rows else None,
+        class_="top",
+    )
+
+
+def _tested(view: View) -> Inside:
+    study = view.study
+    if not view.rows:
+        return f"Nothing was run: no trial was begun on {PLACES.get(study.on, study.on)}."
+    parts = [f"{plural(len(view.setups), 'set-up')} ({listed(view.setups, 10)})"]
+    parts += [f"{name} {listed(values, 8)}" for name, values in view.values.items()]
+    if view.repeats > 1:
+        parts.append(f"{view.repeats} repeats each")
+    workloads = sum(int(row["submitted"] or 0) for row in view.rows)
+    pods = sum(int(row["pods"] or 0) for row in view.rows)
+    what = f"{plural(workloads, 'workload')} with {plural(pods, 'pod')} in {plural(len(view.rows), 'trial')}"
+    run = study.document.get("run") or {}
+    date = str(run.get("started") or "")[:10]
+    return (
+        f"{', '.join(parts)}. In all {what}, on {PLACES.get(study.on, study.on)}.",
+        marked(f" {date}." if date else ""),
+    )
+
+
+def marked(inside: Inside) -> Html:
+    """What differs between two runs of the same: dates, machine, command. All else is the same to the byte."""
+    return Html(f"<!--run-->{join(inside)}<!--/run-->")
+
+
+def _incomplete(view: View) -> Html | None:
+    """What a crash or an interruption left out is said before any figure."""
+    notes = view.study.notes
+    if not notes:
+        return None
+    lines = [tag("li", note) for note in notes[:6]]
+    if len(notes) > 6:
+        lines.append(tag("li", f"and {len(notes) - 6} more like these"))
+    return tag("div", tag("strong", "This study is not complete."), tag("ul", lines), class_="warning", role="note")
+
+
+def _answers(view: View) -> list[Html]:
+    stuck = [group for group in view.groups if group.completed < len(group.rows)]
+    chosen = view.at(view.largest)
+    ranked = sorted(
+        (group for group in chosen if group.if_all_completed("total_s")), key=lambda group: _mean(group, "total_s")
+    )
+    lines = [tag("p", _headline(view, stuck), class_="headline")]
+    where = in_words(view.largest)
+    if ranked:
+        lines.append(tag("p", _speed(ranked, where)))
+    lines.append(_ranking(ranked, [group for group in chosen if group not in ranked], where))
+    others = [group for group in stuck if group not in chosen]
+    if others:
+        names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
+        lines.append(tag("p", f"Not everything completed either with {names}."))
+    lines += _clogs(view)
+    return lines
+
+
+def _headline(view: View, stuck: Sequence[Group]) -> str:
+    if not stuck:
+        return "Every workload of every trial completed."
+    bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
+    good = [setup for setup in view.setups if setup not in bad]
+    how = {str(row["outcome"]) for group in stuck for row in group.rows if row["total_s"] is None}
+    did = "clogged" if how == {"clogged"} else "did not complete everything"
+    if not good:
+        return f"No set-up completed everything: {listed(bad)} {did}."
+    return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
+
+
+def _speed(ranked: Sequence[Group], where: str) -> Inside:
+    first, *rest = ranked
+    at = f"At {where}, " if where else ""
+    total = _total(first)
+    if not rest:
+        return (f"{at}", tag("b", first.setup), f" took {total} from the first submission to the last completion.")
+    close = [group.setup for group in rest if _close(first, group)]
+    if close:
+        begin = f"{at}no clear first: "
+        return (begin, tag("b", listed([first.setup, *close])), f" are within their spread, at about {total}.")
+    slower = [f"{group.setup} {_mean(group, 'total_s') / _mean(first, 'total_s'):.2f}" for group in rest]
+    known = _deviation(first) is not None
+    was = "was the fastest" if known else "had the shortest total (in a single run)"
+    return (
+        at, tag("b", first.setup), f" {was}: {total} from the first submission to the last completion. "
+        f"In multiples of that, the others took: {listed(slower, 8)}.",
+    )  # fmt: skip
+
+
+def _close(a: Group, b: Group) -> bool:
+    """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
+    one, two = a.if_all_completed("total_s"), b.if_all_completed("total_s")
+    if one is None or two is None:
+        return False
+    return abs(one.mean - two.mean) <= max((one.deviation or 0.0) + (two.deviation or 0.0), 1e-9)
+
+
+def _ranking(ranked: Sequence[Group], unranked: Sequence[Group], where: str) -> Html:
+    """A bar for each set-up: who completed by its total time, then who did not, with what came of it."""
+    longest = max((_mean(group, "total_s") for group in ranked), default=1.0)
+    lines = [
+        _line(group, f"{_mean(group, 'total_s') / longest * 100:.1f}", _total(group), f"p99 {seconds(_p99(group))}")
+        for group in ranked
+    ]
+    for group in unranked:
+        worst = next(row for row in group.rows if row["total_s"] is None)
+        done = f"{worst['completed']:,} of {worst['workloads']:,} done"
+        clog = str(worst["clog"] or "")
+        ended = str(worst["outcome"]) if worst["outcome"] != "completed" else "not all"
+        lines.append(_line(group, None, ended, f"{done}{f', {clog}' if clog else ''}"))
+    title = f"Total time by set-up{f', {where}' if where else ''}"
+    return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
+
+
+def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
+    doubt = " (not to be trusted)" if group.doubtful else ""
+    return tag(
+        "li",
+        tag("span", group.setup, class_="name", title=group.setup),
+        tag("span", tag("span", class_="bar", data_width=width), class_="track"),
+        tag("span", figure, class_="figure" if width else "figure bad"),
+        tag("span", more + doubt, class_="more"),
+        data_setup=group.setup,
+    )
+
+
+def _clogs(view: View) -> list[Html]:
+    """Who clogged and why: the first trial of every set-up that did, at most five."""
+    found: dict[str, list[fig.Figures]] = {}
+    for row in view.rows:
+        if row["clog"] and row["outcome"] == "clogged":
+            found.setdefault(str(row["setup"]), []).append(row)
+    items = []
+    for setup, rows in list(found.items())[:5]:
+        trial = view.trials[str(rows[0]["trial"])]
+        clog = trial.document["clog"]
+        at = fig.since_first_s(clog.get("at_ns"), rows[0], trial.document)
+        times = f" in {plural(len(rows), 'trial')}, the first" if len(rows) > 1 else ""
+        when = f" after {seconds(at, 1)}" if at is not None else ""
+        items.append(
+            tag(
+                "div",
+                tag("h2", f"{setup} clogged{times}{when}: {clog.get('kind')}", class_="small"),
+                tag("p", f"A {clog.get('kind')}: {KINDS.get(str(clog.get('kind')), '')}. ", class_="quiet"),
+                tag("p", str(clog.get("summary") or ""), class_="clipped"),
+                class_="clogged",
+            )
+        )
+    if len(found) > 5:
+        items.append(tag("p", f"{len(found) - 5} more set-ups clogged: see below."))
+    return items
+
+
+def _trust(view: View) -> Html:
+    bad = [trial for trial in view.study.trials if not trial.valid]
+    sure = "Can the figures be trusted? "
+    if not bad:
+        verdict = ("good", "Yes, by what the trials found of themselves: ", _sources(view))
+    else:
+        reasons = list(dict.fromkeys(reason for trial in bad for reason in trial.reasons))
+        which = (
+            "none of the trials" if len(bad) == len(view.study.trials) else f"not all: {len(bad)} of {len(view.rows)}"
+        )
+        kept = "" if len(bad) == len(view.study.trials) else " They are left out of means and charts, and marked."
+        say = "No: " if len(bad) == len(view.study.trials) else "In part: "
+        verdict = ("bad", say, f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view)}")
+    kind, word, why = verdict
+    failed = _failed_expectations(view)
+    spread = (
+        f"± is the standard deviation over {view.repeats} repeats."
+        if view.repeats > 1
+        else "One repeat each: how much a figure varies from run to run is not known."
+    )
+    return tag(
+        "p", tag("b", sure), tag("b", word, class_=kind), why, " ", spread,
+        tag("b", f" {failed}", class_="bad") if failed else None, " ", tag("a", "More on that", href="#validity"), ".",
+        class_="trust",
+    )  # fmt: skip
+
+
+def _sources(view: View) -> str:
+    if view.study.on == "sim":
+        return "times are the simulator's own, without error of measurement; its models are not the real components."
+    worst = max((error for trial in view.study.trials for error in trial.errors_ns), default=0)
+    within = f" and are off by at most {worst / 1e6:.3g} ms" if worst else ""
+    return f"times are those of what was watched{within}."
+
+
+def _failed_expectations(view: View) -> str:
+    broken = {
+        str(e.get("text"))
+        for trial in view.study.trials
+        for e in trial.document.get("expect") or ()
+        if not e.get("holds")
+    }
+    return (
+        f"{plural(len(broken), 'expectation')} of the scenario {'does' if len(broken) == 1 else 'do'} not hold."
+        if broken
+        else ""
+    )
+
+
+def _total(group: Group) -> str:
+    spread = group.if_all_completed("total_s")
+    if spread is None:
+        return "–"
+    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.1f}"
+    return f"{spread.mean:,.1f}{deviation} s"
+
+
+def _deviation(group: Group) -> float | None:
+    spread = group.if_all_completed("total_s")
+    return spread.deviation if spread else None
+
+
+def _mean(group: Group, figure: str) -> float:
+    spread = group.if_all_completed(figure)
+    return spread.mean if spread else 0.0
+
+
+def _p99(group: Group) -> float | None:
+    spread = group.if_all_completed("p99_s")
+    return spread.mean if spread else None

@@ -1,0 +1,171 @@
+"""The end of the page: what the trials found of themselves, what was run with which versions, and how to run it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.analysis.directory import TrialRecord
+from seatrial.report.details import findings
+from seatrial.report.page.answer import marked
+from seatrial.report.page.markup import Cell, Head, Html, Inside, join, table, tag
+from seatrial.report.page.view import Section, View, plural
+
+SHOWN = 60
+
+
+def validity(view: View) -> Section:
+    """Whether the figures can be trusted, trial by trial, and what expectations and audits say."""
+    bad = [trial for trial in view.study.trials if not trial.valid]
+    good = len(view.study.trials) - len(bad)
+    parts: list[Inside] = [
+        tag("p", f"{good} of {plural(len(view.study.trials), 'trial')} can vouch for their figures.")
+    ]
+    if bad:
+        rows = [[Cell(trial.name), Cell("; ".join(trial.reasons))] for trial in bad[:SHOWN]]
+        heads = [Head("trial", number=False), Head("why its figures are not to be trusted", number=False)]
+        parts.append(table(heads, rows, "Trials that are not to be trusted"))
+    parts += [_rates(view), _sources(view), _expectations(view), _lines("What audits and waits found", _found(view))]
+    parts.append(_lines("What is missing", view.study.notes))
+    return Section("validity", "Validity", "Can this be trusted?", join(parts))
+
+
+def again(view: View) -> Section:
+    """What to type, and with what it was run before."""
+    document = view.study.document
+    run = document.get("run") or {}
+    command = shlex.join(map(str, run.get("command") or ())) or f"seatrial run {shlex.quote(view.study.name)}"
+    facts = {
+        "scenario": view.study.name,
+        "on": view.study.on,
+        "seed": document.get("seed"),
+        "seatrial": document.get("seatrial"),
+    }
+    versions = dict(run.get("versions") or {})
+    memory = run.get("memory_bytes")
+    machine = {
+        "started": run.get("started"),
+        "took": f"{run['wall_s']:,} s" if "wall_s" in run else None,
+        "state": run.get("state"),
+        "system": run.get("system"),
+        "cores": run.get("cores"),
+        "memory": f"{memory / 2**30:.1f} GiB" if isinstance(memory, int) else None,
+        "Python": run.get("python"),
+        **versions,
+    }
+    return Section(
+        "again", "Run it again", "Run it again",
+        join(
+            tag("p", "The same seed gives the same figures on the simulator. study.json holds the whole scenario."),
+            marked(
+                tag(
+                    "div", tag("pre", tag("code", command)),
+                    tag("button", "Copy", type="button", class_="copy"), class_="command",
+                )
+            ),
+            tag("p", "This page again, from the directory alone: ", tag("code", "seatrial report OUT --open")),
+            tag("h3", "Versions and machine"),
+            _facts(facts), marked(_facts(machine)),
+            _folded("The scenario as it was read", document.get("scenario")),
+            *_settings(view),
+        ),
+    )  # fmt: skip
+
+
+def _rates(view: View) -> Html | None:
+    """What the client was asked for and what it reached, where it was asked for something."""
+    rows = []
+    for trial in view.study.trials:
+        for rate in (trial.document.get("validity") or {}).get("rates") or ():
+            wanted, achieved = rate.get("wanted_per_s"), rate.get("achieved_per_s")
+            if isinstance(wanted, int | float) and isinstance(achieved, int | float) and wanted:
+                share = achieved / wanted
+                kind = "bad" if share < 0.95 else ""
+                rows.append([
+                    Cell(trial.name), Cell(str(rate.get("phase"))), Cell(f"{wanted:,.4g}", wanted),
+                    Cell(f"{achieved:,.4g}", achieved), Cell(f"{share:.0%}", share, kind),
+                ])  # fmt: skip
+    if not rows:
+        return None
+    heads = [
+        Head("trial", number=False), Head("phase", number=False), Head("asked for /s"), Head("reached /s"), Head("share"),
+    ]  # fmt: skip
+    return _fold(
+        f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")
+    )
+
+
+def _sources(view: View) -> Html:
+    found: dict[tuple[str, int], int] = {}
+    for trial in view.study.trials:
+        for source in trial.document.get("sources") or ():
+            key = (str(source.get("name")), int(source.get("error_ns") or 0))
+            found[key] = found.get(key, 0) + 1
+    rows = [
+        [Cell(name), Cell(f"{error / 1e6:,.3g} ms" if error else "none", error), Cell(str(count), count)]
+        for (name, error), count in found.items()
+    ]
+    heads = [Head("where times come from", number=False), Head("error at most"), Head("trials")]
+    return table(heads, rows, "Sources of times") if rows else Html("")
+
+
+def _expectations(view: View) -> Html | None:
+    found: dict[str, list[tuple[TrialRecord, Mapping[str, Any]]]] = {}
+    for trial in view.study.trials:
+        for expectation in trial.document.get("expect") or ():
+            found.setdefault(str(expectation.get("text")), []).append((trial, expectation))
+    if not found:
+        return None
+    rows = []
+    for text, judged in found.items():
+        broken = [(trial, one) for trial, one in judged if not one.get("holds")]
+        why = f"{broken[0][0].name}: {broken[0][1].get('explanation')}" if broken else ""
+        holds = len(judged) - len(broken)
+        kind = "bad" if broken else ""
+        rows.append(
+            [Cell(tag("code", text), text), Cell(f"{holds} of {len(judged)}", holds / len(judged), kind), Cell(why)]
+        )
+    heads = [Head("expected", number=False), Head("holds"), Head("where not, the first", number=False)]
+    return table(heads, rows, "Expectations of the scenario")
+
+
+def _found(view: View) -> list[str]:
+    return findings(view.study, view.rows)
+
+
+def _lines(title: str, lines: Any) -> Html | None:
+    lines = list(lines)
+    if not lines:
+        return None
+    items = [tag("li", line) for line in lines[:SHOWN]]
+    if len(lines) > SHOWN:
+        items.append(tag("li", f"and {len(lines) - SHOWN} more: see trial.json"))
+    return join(tag("h3", title), tag("ul", items, class_="findings"))
+
+
+def _facts(facts: Mapping[str, Any]) -> Html:
+    known = {name: value for name, value in facts.items() if value not in (None, "")}
+    return tag(
+        "dl", [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in known.items()], class_="facts"
+    )
+
+
+def _settings(view: View) -> list[Html]:
+    """Every setting of every set-up, defaults filled in: once for each set-up."""
+    seen: dict[str, Any] = {}
+    for trial in view.study.trials:
+        if trial.document.get("settings"):
+            seen.setdefault(
+                trial.setup, {"settings": trial.document["settings"], "client": trial.document.get("client")}
+            )
+    return [_folded(f"Settings of {setup}", settings) for setup, settings in seen.items()]
+
+
+def _folded(title: str, document: Any) -> Html:
+    return _fold(title, tag("pre", json.dumps(document, indent=1, ensure_ascii=False))) if document else Html("")
+
+
+def _fold(title: str, inside: Inside) -> Html:
+    return tag("details", tag("summary", title), inside)
