@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from seatrial import stacks
 from seatrial.clusters.sim import SimCluster
+from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Delay, FlowObject, Identity, Requests, Scalar, Step, Trial, Until, Wait
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.record.ledger import Ledger
@@ -320,6 +321,16 @@ def test_a_flow_schema_that_matches_nothing_is_named(tmp_path: Path) -> None:
 
     trial = busy((phase(count=10),), flow_schemas=(schema("mine", "tenant"), schema("nobodys", "nobody")))
     assert Ran(trial, tmp_path).cluster.validity()["refused"] == ["flow schema 'nobodys' matched no request"]
+
+
+def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Path) -> None:
+    lost = FlowObject("mine", {"priorityLevelConfiguration": {"name": "bulk"}, "rules": []})
+    with pytest.raises(SetupProblem, match="leads to the priority level 'bulk', which is not there"):
+        Ran(busy((phase(),), flow_schemas=(lost,)), tmp_path)
+    queuing = {"queues": 1024, "handSize": 8}
+    level = FlowObject("bulk", {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": queuing}}})
+    with pytest.raises(SetupProblem, match="hands of 8 out of 1024 queues"):
+        Ran(busy((phase(),), priority_levels=(level,)), tmp_path)
 
 
 def test_a_trial_without_requests_keeps_the_plain_server() -> None:

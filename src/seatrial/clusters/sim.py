@@ -60,6 +60,8 @@ class SimCluster:
         return self._kernel.now
 
     async def up(self) -> None:
+        if self._busy:
+            self._busy.check()
         for group in self._trial.setup.nodes:
             self._add(group.name, self._sim.add_nodes(group))
 

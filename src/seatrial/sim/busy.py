@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Span, Trial
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.settings import CONTROL_PLANE
 from seatrial.record.requests import RequestLog
 from seatrial.sim.calling import BusyApi, Heartbeats
-from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, level_of, schema_of
+from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, dealable, level_of, schema_of
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.loading import Loads
 from seatrial.sim.metering import Metering
@@ -66,6 +67,24 @@ class Busy:
             self.server, self.log, trial.requests(), namespaces, trial.setup.delay, self._stream("load"),
             lambda: len(sim.nodes), owners,
         )  # fmt: skip
+
+    def check(self) -> None:
+        """What a real server would not follow is said before the load."""
+        setup = self._trial.setup
+        for level in (level for level in self.server.limits.levels if level.queues):
+            if not dealable(level.queues, level.hand):
+                raise SetupProblem(
+                    f"priority level '{level.name}': a hash cannot deal hands of {level.hand} out of {level.queues} queues",
+                    "choose a smaller handSize, at most as many as there are queues",
+                )
+        levels = {level.name for level in self.server.limits.levels}
+        for one in setup.flow_schemas:
+            wanted = schema_of(one.name, one.spec).level
+            if wanted not in levels:
+                raise SetupProblem(
+                    f"the flow schema '{one.name}' leads to the priority level '{wanted}', which is not there",
+                    f"add it under priority-levels, or choose one of {', '.join(sorted(levels))}",
+                )
 
     def close(self) -> None:
         self.metering.close()

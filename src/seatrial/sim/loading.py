@@ -28,6 +28,7 @@ CLIENT_CPU = 150 * MICROSECOND  # of processor for our own client to make a requ
 SPREAD_S = 0.1  # at most so much more than a Retry-After asks for
 _EVERYWHERE = -1
 _WHOLE_KINDS = ("list", "watch", "deletecollection")
+_HELD = ("create", "update", "patch")  # what the webhook of `local` is asked about
 _CREATED, _NOT_FOUND, _CONFLICT = 201, 404, 409
 _NODE_SIZE = 2500  # bytes of a fake node
 _Sent = tuple[tuple[int, int], int, int, int]  # item and place of its object, number, namespace, page
@@ -116,7 +117,7 @@ class _Phase:
         delay = loads.delay
         mine = phase.of or phase.name
         self._held = 0
-        if delay and phase.verb in ("create", "update", "patch", "delete") and (not delay.of or mine in delay.of):
+        if delay and phase.verb in _HELD and (not delay.of or mine in delay.of):
             self._held = delay.duration
         self._flows: dict[tuple[int, int], Flow] = {}
         self._begun = self._open = self._requests = 0
