@@ -14,6 +14,7 @@ from seatrial.model.plan import Delete, Nodes, Requests, Trial, Until
 from seatrial.model.randomness import stream_seed
 from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
+from seatrial.record.starts import write_starts
 from seatrial.record.submissions import Submissions
 from seatrial.sim.busy import Busy, asked_for
 from seatrial.sim.clock import VirtualLoop
@@ -34,6 +35,7 @@ class SimCluster:
         self._trial, self._stack = trial, stack
         self._kernel = Kernel()
         settings = trial.setup.settings
+        self._directory = directory
         self._busy = Busy(trial, self._kernel, directory) if asked_for(trial) else None
         requests = [submit.shape.requests for submit in trial.submits()]
         self._sim = Sim(
@@ -155,3 +157,4 @@ class SimCluster:
     async def down(self) -> None:
         if self._busy:
             self._busy.close()
+            write_starts(self._directory, self._busy.starts())

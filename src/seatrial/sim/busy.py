@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Span, Trial
@@ -45,6 +46,7 @@ class Busy:
         self.heartbeats = Heartbeats(self.server, self.log, self._stream("heartbeats"))
         self.metering = Metering(directory, self.server, float(settings["cores"]))
         self.loads: Loads
+        self._owners: Owners
 
     def _stream(self, name: str) -> Random:
         return scalars(stream_seed(self._seed, {}, 0, name))
@@ -62,7 +64,7 @@ class Busy:
             create, start = group.create, group.start
             return Span(create.least + start.least, max(create.most, create.least) + max(start.most, start.least))
 
-        owners = Owners(self._kernel, self.api, sim.kwok, trial.setup.settings, delays)
+        self._owners = owners = Owners(self._kernel, self.api, sim.kwok, trial.setup.settings, delays)
         self.loads = Loads(
             self.server, self.log, trial.requests(), namespaces, trial.setup.delay, self._stream("load"),
             lambda: len(sim.nodes), owners,
@@ -89,6 +91,16 @@ class Busy:
     def close(self) -> None:
         self.metering.close()
         self.log.close()
+
+    def starts(self) -> list[dict[str, Any]]:
+        """A row per pod that came of a created object."""
+        return [
+            {
+                "pod": pod.name, "phase": pod.owner.phase, "created_ns": pod.created, "scheduled_ns": pod.scheduled,
+                "running_ns": pod.running, "gone_ns": pod.gone,
+            }
+            for pod in self._owners.all
+        ]  # fmt: skip
 
     def remarks(self) -> list[str]:
         """What in the set-up had no effect."""

@@ -59,7 +59,7 @@ class Loads:
             return False
         pods = pods_of(manifest)
         if pods:
-            owner = self._owned[id(row), number] = Owner(row.phase, row.kind, pods)
+            owner = self._owned[id(row), number] = Owner(f"{row.phase}-{number}", row.phase, row.kind, pods)
             self.owners.add(owner)
         return True
 

@@ -21,12 +21,27 @@ def _nobody_waits(_: str) -> None:
 
 
 class Owner:
-    __slots__ = ("available", "gone", "kind", "phase", "pods", "running", "wanted")
+    """A Deployment, or whatever else stands for pods."""
 
-    def __init__(self, phase: str, kind: str, wanted: int) -> None:
-        self.phase, self.kind, self.wanted = phase, kind, wanted
-        self.pods = self.running = 0
+    __slots__ = ("available", "gone", "kind", "name", "phase", "pods", "running", "wanted")
+
+    def __init__(self, name: str, phase: str, kind: str, wanted: int) -> None:
+        self.name, self.phase, self.kind, self.wanted = name, phase, kind, wanted
+        self.pods: list[OwnedPod] = []
+        self.running = 0
         self.available = self.gone = False
+
+
+class OwnedPod:
+    """When it was what; None: it was not."""
+
+    __slots__ = ("created", "gone", "name", "owner", "running", "scheduled")
+
+    def __init__(self, owner: Owner, name: str, created: int) -> None:
+        self.owner, self.name, self.created = owner, name, created
+        self.scheduled: int | None = None
+        self.running: int | None = None
+        self.gone: int | None = None
 
 
 class Owners:
@@ -54,6 +69,7 @@ class Owners:
         self.available: Counter[str] = Counter()  # by phase, as all of these
         self.pods: Counter[str] = Counter()
         self.running: Counter[str] = Counter()
+        self.all: list[OwnedPod] = []
 
     def add(self, owner: Owner) -> None:
         if owner.kind == "Pod":
@@ -79,29 +95,34 @@ class Owners:
             self._api.call(self._sets, WRITE, self._pod_made, owner)
 
     def _pod_made(self, owner: Owner) -> None:
-        owner.pods += 1
+        pod = OwnedPod(owner, f"{owner.name}-{len(owner.pods)}", self._kernel.now)
+        owner.pods.append(pod)
+        self.all.append(pod)
         self.pods[owner.phase] += 1
         self.changed(owner.phase)
         if owner.gone:
-            self._delete_one(owner)
+            self._delete_one(pod)
             return
         self._free = max(self._free, self._kernel.now) + self._cycle
-        self._kernel.at(self._free, self._bind, owner)
+        self._kernel.at(self._free, self._bind, pod)
 
-    def _bind(self, owner: Owner) -> None:
+    def _bind(self, pod: OwnedPod) -> None:
         """Without a node that takes pods it stays where it is."""
         delays = self._delays()
         if delays is not None:
-            self._api.call(self._scheduler, WRITE, self._bound, (owner, delays))
+            self._api.call(self._scheduler, WRITE, self._bound, (pod, delays))
 
-    def _bound(self, what: tuple[Owner, Span]) -> None:
-        owner, delays = what
-        if not owner.gone:
-            self._kwok.play(owner, delays, self._runs)
+    def _bound(self, what: tuple[OwnedPod, Span]) -> None:
+        pod, delays = what
+        pod.scheduled = self._kernel.now
+        if not pod.owner.gone:
+            self._kwok.play(pod, delays, self._runs)
 
-    def _runs(self, owner: Owner) -> None:
+    def _runs(self, pod: OwnedPod) -> None:
+        owner = pod.owner
         if owner.gone:
             return
+        pod.running = self._kernel.now
         owner.running += 1
         self.running[owner.phase] += 1
         self.changed(owner.phase)
@@ -115,19 +136,19 @@ class Owners:
             self.changed(owner.phase)
 
     def _delete_pods(self, owner: Owner) -> None:
-        for _ in range(owner.pods):
-            self._delete_one(owner)
+        for pod in list(owner.pods):
+            self._delete_one(pod)
 
-    def _delete_one(self, owner: Owner) -> None:
-        self._api.call(self._collector, WRITE, self._ends, owner)
+    def _delete_one(self, pod: OwnedPod) -> None:
+        self._api.call(self._collector, WRITE, self._ends, pod)
 
-    def _ends(self, owner: Owner) -> None:
-        self._kwok.play(owner, Span(), self._pod_gone)
+    def _ends(self, pod: OwnedPod) -> None:
+        self._kwok.play(pod, Span(), self._pod_gone)
 
-    def _pod_gone(self, owner: Owner) -> None:
-        owner.pods -= 1
-        self.pods[owner.phase] -= 1
-        if owner.running:
-            owner.running -= 1
-            self.running[owner.phase] -= 1
-        self.changed(owner.phase)
+    def _pod_gone(self, pod: OwnedPod) -> None:
+        phase = pod.owner.phase
+        pod.gone = self._kernel.now
+        self.pods[phase] -= 1
+        if pod.running is not None:
+            self.running[phase] -= 1
+        self.changed(phase)

@@ -217,6 +217,7 @@ def _jobs(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
     work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
+    work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.requests())
     return usable_cores() if work >= WORTH_A_POOL else 1
 
 
