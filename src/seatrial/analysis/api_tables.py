@@ -13,9 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.analysis.api import MEASUREMENTS, Load, counted, measurements
+from seatrial.analysis.api import COUNTED, MEASUREMENTS, Load, counted, measurements
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_runs
+from seatrial.model.units import SECOND
+from seatrial.record.requests import SERVER
 
 API, DIFFERENCES = "api.csv", "api-differences.csv"
 COLUMNS = ("trial", "setup", "repeat", "about", "who", "verb", "resource", "statistic", "value")
@@ -195,3 +197,84 @@ def write_api_tables(out: Path, study: StudyRecord | None = None) -> list[Path]:
         part.replace(path)
         written.append(path)
     return written
+
+
+# ── for reports: over the runs of a set-up ──
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The requests of one identity in one set-up: means over its runs."""
+
+    setup: str
+    who: str
+    runs: int
+    requests: float
+    rejected: float
+    retried: float
+    errors: float
+    p50_s: float | None
+    p99_s: float | None
+
+
+def by_identity(trials: Sequence[TrialRecord]) -> list[Asked]:
+    """A line per set-up and identity, the load's own first."""
+    found: dict[tuple[str, str], list[dict[str, float | None]]] = {}
+    components: set[str] = set()
+    for trial in trials:
+        load = Load(trial)
+        for (who, seen_by), rows in load.requests.group_by("identity", "seen_by", maintain_order=True):
+            found.setdefault((trial.setup, str(who)), []).append(counted(rows))
+            if seen_by == SERVER:
+                components.add(str(who))
+    lines = [
+        Asked(
+            setup,
+            who,
+            len(runs),
+            *(sum(run[name] or 0 for run in runs) / len(runs) for name in COUNTED),
+            *(_mean([run[name] for run in runs]) for name in ("api_p50_s", "api_p99_s")),
+        )
+        for (setup, who), runs in found.items()
+    ]
+    setups = list(dict.fromkeys(line.setup for line in lines))
+    return sorted(lines, key=lambda line: (setups.index(line.setup), line.who in components, line.who))
+
+
+def rejections(table: pl.DataFrame) -> list[tuple[str, str, str, str, float]]:
+    """What the server says about its rejections, the runs of a set-up together: set-up, flow schema, level, reason, how many."""
+    rows = table.filter(
+        (pl.col("about") == "flow") & pl.col("statistic").str.starts_with("rejected ") & (pl.col("value") > 0)
+    )
+    summed = rows.group_by("setup", "who", "resource", "statistic", maintain_order=True).agg(pl.col("value").sum())
+    return [(s, who, level, str(text).removeprefix("rejected "), n) for s, who, level, text, n in summed.iter_rows()]
+
+
+def unmatched(trial: TrialRecord) -> list[str]:
+    """Flow schemas of the set-up that no request was sorted by, where the server told about flows."""
+    wanted = (trial.document.get("flows") or {}).get("flow_schemas") or []
+    load = Load(trial)
+    if not wanted or not load.there:
+        return []
+    gained = dict.fromkeys(wanted, 0.0)
+    for about, who, _, _, statistic, value in _flows(load):
+        if about == "flow" and who in gained and (statistic == "dispatched" or statistic.startswith("rejected")):
+            gained[who] += value or 0.0
+    told = load.metrics.filter(pl.col("metric") == "apiserver_flowcontrol_dispatched_requests_total").height
+    return [who for who, count in gained.items() if not count] if told else []
+
+
+def phase_times(trials: Sequence[TrialRecord]) -> list[tuple[str, dict[str, float]]]:
+    """Phase → set-up → how long it took, in seconds, the mean of the runs."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for trial in trials:
+        took = sorted(trial.document.get("took") or (), key=lambda one: (one["step"], one["from_ns"]))
+        for one in took:
+            times = found.setdefault(str(one["phase"]), {}).setdefault(trial.setup, [])
+            times.append((one["until_ns"] - one["from_ns"]) / SECOND)
+    return [(phase, {setup: sum(times) / len(times) for setup, times in of.items()}) for phase, of in found.items()]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -158,6 +158,11 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "took": [],
         "submitted": 0,
         "end_ns": 0,
+        "flows": {
+            "priority_levels": [level.name for level in trial.setup.priority_levels],
+            "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
+            "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
+        },
         "findings": findings_of(trial),
         "expect": [],
         "validity": {"valid": True, "reasons": []},
