@@ -96,13 +96,19 @@ class Caller:
         sending.done(sending.arg, code)
 
     def _try_again(self, sending: Sending, after: int) -> None:
+        """Whoever would have to wait beyond its phase's end waits for that, and is done."""
         due = self._kernel.now + int((after + self._spread()) * SECOND)
-        if sending.attempt > sending.retries or (sending.until and due >= sending.until):
+        if sending.attempt > sending.retries:
             sending.done(sending.arg, TOO_MANY)
-            return
-        sending.attempt += 1
-        sending.due = due
-        self._kernel.at(due, self.send, sending)
+        elif sending.until and due >= sending.until:
+            self._kernel.at(sending.until, self._gives_up, sending)
+        else:
+            sending.attempt += 1
+            sending.due = due
+            self._kernel.at(due, self.send, sending)
+
+    def _gives_up(self, sending: Sending) -> None:
+        sending.done(sending.arg, TOO_MANY)
 
     def _note(self, sending: Sending, code: int, reason: str, after: int) -> None:
         flow = sending.flow

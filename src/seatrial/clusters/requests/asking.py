@@ -13,9 +13,9 @@ from seatrial.clusters.requests.created import Created
 from seatrial.clusters.requests.forms import form_of
 from seatrial.clusters.requests.sending import Progress, Sender
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable
-from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, SERVICE_ACCOUNTS
+from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, SERVICE_ACCOUNTS, Resource
 from seatrial.kube.shapes import Object
-from seatrial.model.errors import SetupProblem
+from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Tally
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Identity, Requests, Trial, Until
@@ -25,6 +25,7 @@ from seatrial.record.starts import write_starts
 MOST_OPEN = 4000  # connections of an open loop
 PER_S = 15.0  # what a controller manager as shipped does at least
 SIDE_BY_SIDE = 32
+SERVED_S = 10.0
 
 Acting = Callable[[Identity, int], Awaitable[Client]]  # a client of its own with so many connections
 
@@ -103,7 +104,7 @@ class Asking:
         client = await self._acting(phase.identity, wanted)
         try:
             kinds = {(str(m["apiVersion"]), str(m["kind"])) for m in phase.objects}
-            found = {kind: await self._client.resource_of(*kind) for kind in kinds}
+            found = {kind: await self._where(*kind) for kind in kinds}
             forms = [
                 form_of(phase, m, found[str(m["apiVersion"]), str(m["kind"])], self._labels, client.access.prefix)
                 for m in phase.objects
@@ -114,6 +115,17 @@ class Asking:
         finally:
             self._log.flush()
             await client.close()
+
+    async def _where(self, api_version: str, kind: str) -> Resource:
+        """A kind that an earlier phase has just made (a CRD) takes a moment to be served."""
+        until = time.monotonic() + SERVED_S
+        while True:
+            try:
+                return await self._client.resource_of(api_version, kind)
+            except UsageProblem:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.1)
 
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         await self.created.reach(until, told)
