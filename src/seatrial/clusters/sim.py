@@ -76,7 +76,7 @@ class SimCluster:
         )
         if self._busy:
             for node in nodes:
-                self._busy.heartbeats.add(node)
+                self._busy.add_node(node)
 
     async def load(self, load: Load) -> Tally:
         done: asyncio.Future[Tally] = asyncio.get_running_loop().create_future()

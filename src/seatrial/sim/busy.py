@@ -12,6 +12,7 @@ from seatrial.model.plan import Span, Trial
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.settings import CONTROL_PLANE
 from seatrial.record.requests import RequestLog
+from seatrial.sim.api import Client
 from seatrial.sim.calling import BusyApi, Heartbeats
 from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, dealable, level_of, schema_of
 from seatrial.sim.kernel import Kernel
@@ -43,6 +44,8 @@ class Busy:
         self.log = RequestLog(directory)
         self.server = Server(kernel, _limits(trial), float(settings["cores"]), self._seed)
         self.api = BusyApi(kernel, self._seed, self.server, self.log, _NAMESPACE)
+        manager = trial.setup.settings["kube-controller-manager"]
+        self._lifecycle = Client("node-lifecycle-controller", float(manager["qps"]), float(manager["burst"]))
         self.heartbeats = Heartbeats(self.server, self.log, self._stream("heartbeats"))
         self.metering = Metering(directory, self.server, float(settings["cores"]))
         self.loads: Loads
@@ -69,6 +72,11 @@ class Busy:
             self.server, self.log, trial.requests(), namespaces, trial.setup.delay, self._stream("load"),
             lambda: len(sim.nodes), owners,
         )  # fmt: skip
+
+    def add_node(self, node: int) -> None:
+        """It renews its lease from now on, and the controller manager records that it is there (RegisteredNode)."""
+        self.heartbeats.add(node)
+        self.api.spend(self._lifecycle)
 
     def check(self) -> None:
         """What a real server would not follow is said before the load."""

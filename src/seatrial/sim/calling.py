@@ -139,6 +139,7 @@ _COMPONENTS = {
     "deployment-controller": Component("kube-controller-manager", _MANAGER, "update", "deployments/status", "apps"),
     "replicaset-controller": Component("kube-controller-manager", _MANAGER, "create", "pods"),
     "garbage-collector": Component("kube-controller-manager", _MANAGER, "delete", "pods"),
+    "node-lifecycle-controller": Component("kube-controller-manager", _MANAGER, "create", "events"),
     "kube-scheduler": Component("kube-scheduler", Identity("system:kube-scheduler"), "create", "pods/binding"),
     "kwok": Component("nodes", KWOK, "patch", "pods/status"),
     "seatrial": Component("seatrial", Identity("seatrial"), "create", "jobs", "batch"),
