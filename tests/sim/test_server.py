@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial import stacks
+from seatrial.analysis.api_tables import unmatched
+from seatrial.analysis.directory import TrialRecord
 from seatrial.clusters.sim import SimCluster
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Delay, FlowObject, Identity, Requests, Scalar, Step, Trial, Until, Wait
@@ -232,6 +234,7 @@ def test_what_is_created_is_there_until_it_is_deleted(tmp_path: Path) -> None:
         ("more", 201): 8, ("rest", 200): 4,
     }  # fmt: skip
     assert ran.ending.outcome == "completed"
+    assert ran.cluster.validity()["refused"] == ["again: 30 of 40 requests were answered 404: NotFound"]
 
 
 def test_deployments_come_up_and_their_pods_go_with_them(tmp_path: Path) -> None:
@@ -320,7 +323,8 @@ def test_a_flow_schema_that_matches_nothing_is_named(tmp_path: Path) -> None:
         return FlowObject(name, spec)
 
     trial = busy((phase(count=10),), flow_schemas=(schema("mine", "tenant"), schema("nobodys", "nobody")))
-    assert Ran(trial, tmp_path).cluster.validity()["refused"] == ["flow schema 'nobodys' matched no request"]
+    Ran(trial, tmp_path)
+    assert unmatched(TrialRecord(tmp_path, {"flows": {"flow_schemas": ["mine", "nobodys"]}})) == ["nobodys"]
 
 
 def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Path) -> None:

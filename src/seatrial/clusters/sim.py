@@ -149,7 +149,7 @@ class SimCluster:
     def validity(self) -> dict[str, Any]:
         if not self._busy:
             return {"reasons": []}
-        return {"reasons": [], "refused": self._busy.remarks(), "heartbeats": self._busy.heartbeats.gaps()}
+        return {"reasons": [], "refused": self._busy.loads.notes(), "heartbeats": self._busy.heartbeats.gaps()}
 
     def sources(self) -> list[dict[str, Any]]:
         return [{"name": "model", "error_ns": 0}]

@@ -110,13 +110,6 @@ class Busy:
             for pod in self._owners.all
         ]  # fmt: skip
 
-    def remarks(self) -> list[str]:
-        """What in the set-up had no effect."""
-        if not self.server.limits.fairness:
-            return []
-        own = {schema.name for schema in self._trial.setup.flow_schemas}
-        return [f"flow schema '{name}' matched no request" for name in self.server.unmatched() if name in own]
-
 
 def _limits(trial: Trial) -> Limits:
     """Objects of the set-up stand beside those that the server makes, or in their place if they have the same name."""

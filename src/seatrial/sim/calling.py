@@ -23,7 +23,7 @@ from seatrial.sim.server import OK, TOO_MANY, Call, Flow, Server
 
 CLIENT_CPU = 100 * MICROSECOND  # of processor that a component in Go needs for a request: chosen
 MOST_RETRIES = 10  # client-go v0.36.3, rest/request.go
-_REASONS = {404: "NotFound", 409: "AlreadyExists"}
+REASONS = {404: "NotFound", 409: "AlreadyExists", 429: "TooManyRequests"}
 Done = Callable[[Any, int], None]  # what was given, and the code of the last answer
 
 
@@ -92,7 +92,7 @@ class Caller:
 
     def _ends(self, what: tuple[Sending, int]) -> None:
         sending, code = what
-        self._note(sending, code, _REASONS.get(code, ""), -1)
+        self._note(sending, code, REASONS.get(code, ""), -1)
         sending.done(sending.arg, code)
 
     def _try_again(self, sending: Sending, after: int) -> None:

@@ -6,6 +6,7 @@ second more, as often as it takes; after the phase's time nothing more is sent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from seatrial.model.plan import Delay, Requests, Until
 from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.record.requests import CLIENT, RequestLog
 from seatrial.scenario.building_requests import pods_of
-from seatrial.sim.calling import Caller, Sending
+from seatrial.sim.calling import REASONS, Caller, Sending
 from seatrial.sim.costs import COSTS, list_width, write_width
 from seatrial.sim.fairness import ONE_SEAT, Width
 from seatrial.sim.flows import AUTHENTICATED, Ask, Identity, service_account
@@ -44,6 +45,8 @@ class Loads:
         self.server, self.log, self.namespaces, self.delay, self.random = server, log, namespaces, delay, random
         self.objects = Objects(phases)
         self.watchers: dict[str, int] = {}
+        self.sent: Counter[str] = Counter()  # by phase
+        self.refused: Counter[tuple[str, int]] = Counter()  # and by code, other than what was sent again
         self.nodes, self.owners = nodes, owners
         owners.changed = self.changed
         self._owned: dict[tuple[int, int], Owner] = {}
@@ -71,6 +74,13 @@ class Loads:
             self.owners.remove(owner)
         self.changed(row.phase)
         return True
+
+    def notes(self) -> list[str]:
+        """What the server refused for good."""
+        return [
+            f"{phase}: {count:,} of {self.sent[phase]:,} requests were answered {code}: {REASONS[code]}"
+            for (phase, code), count in self.refused.items()
+        ]
 
     # waits
 
@@ -166,6 +176,7 @@ class _Phase:
             return
         phase = self._phase
         items = self._begun
+        self._loads.sent[phase.name] = self._requests
         wanted = round((items - 1) / phase.per_s * SECOND) if phase.per_s and items > 1 else 0
         count = items if phase.per_s else self._requests
         self._done(Tally(phase.name, count, wanted, self._last - self._start if phase.per_s else 0))
@@ -239,6 +250,8 @@ class _Phase:
         (item, place), _, where, page = sent
         if self._phase.verb == "watch" and code == OK:
             self._loads.watchers[self._plurals[place][1]] -= 1
+        if code >= _NOT_FOUND:
+            self._loads.refused[self._phase.name, code] += 1
         limit = self._phase.limit
         if self._phase.verb == "list" and limit and code == OK and (page + 1) * limit < self._matching(place, where):
             self._object((item, place), self._kernel.now, page + 1)

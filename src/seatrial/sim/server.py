@@ -239,11 +239,6 @@ class Server:
         self.lending.adjust(self.kernel.now)
         self.kernel.at(self.kernel.now + PERIOD, self._lend)
 
-    def unmatched(self) -> list[str]:
-        """Flow schemas that no request has matched."""
-        used = {flow.schema for flow in self._flows.values()}
-        return [schema.name for schema in self._schemas if schema.name not in used]
-
 
 class _Dropped:
     """What a level tells those it sends away: one second, and twice as many while it goes on (dropped_requests_tracker.go)."""
