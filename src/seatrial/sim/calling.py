@@ -19,7 +19,7 @@ from seatrial.sim.costs import COSTS
 from seatrial.sim.fairness import ONE_SEAT, Width
 from seatrial.sim.flows import AUTHENTICATED, NODES, Ask, Identity, service_account
 from seatrial.sim.kernel import Do, Kernel
-from seatrial.sim.server import OK, TOO_MANY, Call, Flow, Server
+from seatrial.sim.server import BEFORE, OK, TOO_MANY, Call, Flow, Server
 
 CLIENT_CPU = 100 * MICROSECOND  # of processor that a component in Go needs for a request: chosen
 MOST_RETRIES = 10  # client-go v0.36.3, rest/request.go
@@ -70,8 +70,8 @@ class Caller:
         self._names: dict[Flow, tuple[int, int]] = {}
 
     def send(self, sending: Sending) -> None:
-        """Making a request takes processor time too, and in the meantime another may get in first."""
-        self._server.cores.work(self._cpu, self._leaves, sending)
+        """Making a request and finding out whose it is take processor time too, and meanwhile another may get in first."""
+        self._server.cores.work(self._cpu + BEFORE, self._leaves, sending)
 
     def _leaves(self, sending: Sending) -> None:
         sending.sent = self._kernel.now

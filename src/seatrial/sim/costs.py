@@ -16,20 +16,20 @@ from seatrial.sim.fairness import ONE_SEAT, Width
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    cpu: int  # ns of a core
+    cpu: int  # ns of a core, after it was let in
     wait: int  # ns without one
     per_object: int = 0  # ns of a core for every object in the answer, or deleted
 
 
 COSTS = {
-    "create": Cost(1200 * MICROSECOND, 600 * MICROSECOND),
-    "update": Cost(1500 * MICROSECOND, 600 * MICROSECOND),
-    "patch": Cost(1500 * MICROSECOND, 600 * MICROSECOND),
-    "delete": Cost(1150 * MICROSECOND, 600 * MICROSECOND),
-    "get": Cost(600 * MICROSECOND, 300 * MICROSECOND),
-    "list": Cost(600 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
-    "watch": Cost(600 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
-    "deletecollection": Cost(600 * MICROSECOND, 600 * MICROSECOND, 900 * MICROSECOND),
+    "create": Cost(1050 * MICROSECOND, 600 * MICROSECOND),
+    "update": Cost(1350 * MICROSECOND, 600 * MICROSECOND),
+    "patch": Cost(1350 * MICROSECOND, 600 * MICROSECOND),
+    "delete": Cost(1000 * MICROSECOND, 600 * MICROSECOND),
+    "get": Cost(450 * MICROSECOND, 300 * MICROSECOND),
+    "list": Cost(450 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
+    "watch": Cost(450 * MICROSECOND, 300 * MICROSECOND, 8 * MICROSECOND),
+    "deletecollection": Cost(450 * MICROSECOND, 600 * MICROSECOND, 900 * MICROSECOND),
 }
 
 _BYTES_PER_SEAT = 100_000  # list_work_estimator.go, bytesPerSeat

@@ -23,7 +23,7 @@ from seatrial.sim.fairness import ONE_SEAT, Width
 from seatrial.sim.flows import AUTHENTICATED, Ask, Identity, service_account
 from seatrial.sim.objects import Objects, Row, plural
 from seatrial.sim.owners import Owner, Owners
-from seatrial.sim.server import OK, Flow, Server
+from seatrial.sim.server import OK, TOO_MANY, Flow, Server
 
 CLIENT_CPU = 150 * MICROSECOND  # of processor for our own client to make a request: see docs/simulator.md
 SPREAD_S = 0.1  # at most so much more than a Retry-After asks for
@@ -250,7 +250,7 @@ class _Phase:
         (item, place), _, where, page = sent
         if self._phase.verb == "watch" and code == OK:
             self._loads.watchers[self._plurals[place][1]] -= 1
-        if code >= _NOT_FOUND:
+        if code >= _NOT_FOUND and (code != TOO_MANY or not self._phase.retry):
             self._loads.refused[self._phase.name, code] += 1
         limit = self._phase.limit
         if self._phase.verb == "list" and limit and code == OK and (page + 1) * limit < self._matching(place, where):

@@ -1,8 +1,8 @@
 """The API server under load: who is let in, how long it takes, and who is sent away.
 
-A request arrives, is let in by Priority & Fairness or by the plain limits on requests in flight, takes its share of the
-processors, waits for what is not the server's own work (etcd, a webhook), and is answered. Saturation, waits and rejections come
-about by that; nothing here knows what a load is.
+A request arrives (its client has paid `BEFORE` for it), is let in by Priority & Fairness or by the plain limits on requests in
+flight, takes its share of the processors, waits for what is not the server's own work (etcd, a webhook), and is answered.
+Saturation, waits and rejections come about by that; nothing here knows what a load is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seatrial.sim.lending import PERIOD, Lending
 READING = ("get", "list", "watch")
 LONGEST_WAIT = 15 * SECOND  # in a queue: a quarter of --request-timeout, 60 s (getRequestWaitContext)
 MOST_RETRY_AFTER = 32  # s, maxRetryAfter
-REFUSING = 150 * MICROSECOND  # of processor for a 429: see docs/simulator.md
+BEFORE = 150 * MICROSECOND  # of processor until it is decided whether to let a request in; a 429 costs no more
 OK, TOO_MANY = 200, 429
 _DRAWS = 1 << 13
 IN_FLIGHT = "max-in-flight"  # what we call a refusal by the plain limits, to which the server gives no reason
@@ -206,10 +206,6 @@ class Server:
         if flow.seats is not None:
             dropped = self._retry_after.setdefault(flow.level, _Dropped())
             after = dropped.note(self.kernel.now // SECOND)
-        self.cores.work(REFUSING, self._refused, (call, why, after))
-
-    def _refused(self, what: tuple[Call, str, int]) -> None:
-        call, why, after = what
         call.flow.tally.codes[call.answered(call, TOO_MANY, why, after)] += 1
 
     def _wait(self, call: Call) -> None:
