@@ -65,6 +65,7 @@ def run(
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import expand, findings_of, parse_sets, read
     from seatrial.study.directory import left_behind
+    from seatrial.study.fitting import memory_findings
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
@@ -93,7 +94,9 @@ def run(
     words = Console(stderr=True, highlight=False)
     for line in checked.skipped:
         words.print(line, soft_wrap=True, markup=False)
-    for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
+    for finding in dict.fromkeys(
+        finding for trial in trials for finding in (*findings_of(trial), *memory_findings(trial))
+    ):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
     unbuilt: list[str] = []

@@ -26,6 +26,7 @@ from seatrial.record.submissions import Submissions
 from seatrial.scenario import findings_of
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import Ending, run_steps
+from seatrial.study.fitting import memory_findings
 from seatrial.study.interrupting import interruption
 
 FORMAT = 1
@@ -163,7 +164,7 @@ def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
             "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
             "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
         },
-        "findings": findings_of(trial),
+        "findings": [*findings_of(trial), *memory_findings(trial)],
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,
