@@ -46,7 +46,8 @@ class Busy:
         self.api = BusyApi(kernel, self._seed, self.server, self.log, _NAMESPACE)
         manager = trial.setup.settings["kube-controller-manager"]
         self._lifecycle = Client("node-lifecycle-controller", float(manager["qps"]), float(manager["burst"]))
-        self.heartbeats = Heartbeats(self.server, self.log, self._stream("heartbeats"))
+        parallelism = int(trial.setup.settings["kwok"]["parallelism"])
+        self.heartbeats = Heartbeats(self.server, self.log, parallelism, self._stream("heartbeats"))
         self.metering = Metering(directory, self.server, float(settings["cores"]))
         self.loads: Loads
         self._owners: Owners

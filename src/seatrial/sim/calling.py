@@ -220,19 +220,18 @@ def _nobody_waits(_: object) -> None:
 
 RENEWAL = 10 * SECOND  # a quarter of the lease of 40 s: kubelets and KWOK v0.8.0
 JITTER = 0.04  # of that, at most
-LEASE_WORKERS = 4  # nodeLeaseParallelism of KWOK as `local` sets it
 LEASE = Ask("update", "leases", "coordination.k8s.io", "kube-node-lease")
 
 
 class Heartbeats:
-    """Every node renews its lease every ten seconds after the last time it could. KWOK does it for all fake nodes, a few at the
-    same time: one that is sent away holds up the next."""
+    """Every node renews its lease every ten seconds after the last time it could. KWOK does it for all fake nodes, so many at the
+    same time."""
 
-    def __init__(self, server: Server, log: RequestLog, random: Random) -> None:
+    def __init__(self, server: Server, log: RequestLog, parallelism: int, random: Random) -> None:
         self._kernel, self._random = server.kernel, random
         self._caller = Caller(server, log, "nodes", "", SERVER)
         self._flow = server.flow(KWOK, LEASE)
-        self._idle = LEASE_WORKERS
+        self._idle = parallelism
         self._due: deque[int] = deque()
         self._last: dict[int, int] = {}  # node → when its lease was renewed
         self._gaps: dict[int, int] = {}  # and how long that took at most

@@ -258,7 +258,7 @@ def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
         "enableProfilingHandler": True,
         "podPlayStageParallelism": parallelism,
         "nodePlayStageParallelism": parallelism,
-        "nodeLeaseParallelism": 4,
+        "nodeLeaseParallelism": parallelism,  # with its own 4, a rejected heartbeat held up those of other nodes
         "podsOnNodeSyncParallelism": 1,
         "enablePodsOnNodeSyncListPager": True,
         "enablePodsOnNodeSyncStreamWatch": False,
