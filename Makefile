@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check hunt bench clean
+# A real browser for the tests of report.html: installed where that needs no question, else said loudly.
+CHROMIUM_MISSING := NO CHROMIUM here: the tests of report.html in a browser will be SKIPPED; install Debian's chromium to run them
+
+.PHONY: demo test check hunt bench chromium pictures clean
 
 demo: $(STAMP)
 	$(BIN)/seatrial run many-small-jobs -o out/demo --force
 
-test: $(STAMP)
+test: $(STAMP) chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -17,6 +20,15 @@ test: $(STAMP)
 	$(BIN)/seatrial cluster build --peers  # about twenty minutes the first time, nothing afterwards
 	$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "not local"
 	$(BIN)/pytest -n 2 --dist loadgroup --durations=25 -m local
+
+chromium:
+	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing chromium for the tests of report.html (a minute or two)"; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    { timeout 300 apt-get install -qq -y --no-install-recommends chromium || { timeout 120 apt-get update -qq && timeout 300 apt-get install -qq -y --no-install-recommends chromium; }; } \
+	      >/dev/null 2>&1 || echo "$(CHROMIUM_MISSING)"; \
+	  else echo "$(CHROMIUM_MISSING)"; fi; }
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -30,7 +42,11 @@ hunt: $(STAMP)
 	$(BIN)/pytest -m "hypothesis and not local" --hypothesis-profile hunt
 
 bench: $(STAMP)
-	@for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark; done
+	@for benchmark in $(filter-out benchmarks/pictures.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$benchmark; done
+
+# Every picture of README and docs again, each by the command that stands next to it there.
+pictures: $(STAMP) chromium
+	$(BIN)/python benchmarks/pictures.py
 
 # uv when there is one, else venv and pip; both install exactly what requirements.lock says.
 $(STAMP): requirements.lock pyproject.toml

@@ -21,9 +21,9 @@ COMMAND = [sys.executable, "-m", "seatrial"]
 
 
 # What starts processes, of ours or of others: a second or more each, so `make check` leaves them to `make test`.
-PROCESSES = {"attached", "cli", "kube", "local", "runs", "stacks"}
+PROCESSES = {"attached", "cli", "kube", "local", "page", "runs", "sampling", "stacks", "submit"}
 # Folders whose tests share one control plane: one worker runs all of them.
-SHARING = {"attached", "kube", "local"}
+SHARING = {"attached", "kube", "local", "submit"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from seatrial.model.lifecycle import PLAIN, Stage
 from seatrial.record.ledger import Ledger
-from seatrial.record.segments import Segment, seal
+from seatrial.record.merging import seal
+from seatrial.record.segments import Segment
 
 MS = 1_000_000
 CAPACITY = {"cpu": 32000, "memory": 2**38, "pods": 110}
@@ -70,7 +71,7 @@ def write_trial(directory: Path, made: Made) -> Path:
     ledger.close()
     (directory / "submitted.jsonl").write_text("".join(lines))
     if made.sealed:
-        seal(directory, ledger.nodes)
+        seal(directory, made.stages, [0])
     (directory / "trial.json").write_text(json.dumps(trial_json(made)))
     return directory
 

@@ -323,9 +323,9 @@ def test_a_hundred_thousand_pods_take_a_few_seconds(tmp_path: Path) -> None:
         admitted(n * 2, n * 2 + 15, *[n * 2 + 30] * 4, took=5 * S + n % 997, nodes=[0, 1, 0, 1]) for n in range(25_000)
     ]
     directory = write_trial(tmp_path, Made(jobs, stages=QUEUEING, gang=True, nodes=nodes(2, 10**9), end_ms=100 * S))
-    began = time.perf_counter()
+    began = time.thread_time()
     audits(directory)
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 # trials of the simulator

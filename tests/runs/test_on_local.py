@@ -106,20 +106,3 @@ def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial,
     assert done.returncode == 3
     assert "kubelets" in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_a_kept_cluster_can_be_used_and_is_left_as_it_was(seatrial: Seatrial, tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SCENARIO)
-    (tmp_path / "nodes.yaml").write_text("- {name: kept, count: 2, capacity: {cpu: 4, memory: 8Gi}}\n")
-    up = seatrial("cluster", "up", "mine", "--nodes", "nodes.yaml")
-    assert up.returncode == 0, up.stderr
-    assert "2 fake nodes" in up.stdout
-    try:
-        for out in ("one", "two"):
-            done = seatrial("run", "small.yaml", "--on", "local", "--cluster", "mine", "-o", out)
-            assert done.returncode == 0, done.stderr
-    finally:
-        assert seatrial("cluster", "down", "mine").returncode == 0
-    missing = seatrial("run", "small.yaml", "--on", "local", "--cluster", "mine", "-o", "three")
-    assert missing.returncode == 3
-    assert "seatrial cluster up mine" in missing.stderr

@@ -96,7 +96,7 @@ def test_params_are_calculated_with() -> None:
     ("written", "expected"),
     [
         ("${jobs / 2}", "s.yaml:4:39: '0.5' is not a whole number (write one like 10)"),
-        ("${jobs / 0}", "s.yaml:4:39: ${jobs / 0}: `jobs / 0`: division by zero (guard it, or use other figures)"),
+        ("${jobs / 0}", "s.yaml:4:39: ${jobs / 0}: `jobs / 0` divides by zero (guard it, or use other figures)"),
         ("${jbos * 2}", "s.yaml:4:39: ${jbos * 2}: unknown name 'jbos' (did you mean 'jobs'?)"),
         ("${jobs * }", "s.yaml:4:39: ${jobs * }: cannot be calculated (use params, numbers"),
         ("${jobs * word}", "s.yaml:4:39: ${jobs * word}: cannot calculate with the text 'a' (use a number)"),

@@ -61,8 +61,11 @@ WRONG = {
     "failed == 0 and complted == 3": ("unknown name 'complted'", "did you mean 'completed'?", 17),
     "outcome == clogged": ("unknown name 'clogged'", 'text stands in quotes: "clogged"', 12),
     "outcome == 'cloged'": ("no outcome is 'cloged'", "did you mean 'clogged'?", 12),
-    "p99_s(kueue) < 3": ("unknown name 'p99_s(kueue)'", "known:", 1),
-    "rejected(a, b) < 3": ("`rejected(a, b)` may not stand in an expectation", "it may have", 1),
+    "p99_s(kueue, 2) < 3": ("`p99_s(kueue, 2)` may not stand in an expectation", "it may have", 1),
+    "failed == 0 and p99(kueue) < 3": ("unknown figure 'p99'", "did you mean 'p99_s'?", 17),
+    "p99_s(kueue) < p50_s * baseline": ("the baseline of which figure?", "like `p99_s(kueue) <= 1.2 * baseline`", 24),
+    "3 <= baseline": ("the baseline of which figure?", "compare one figure", 6),
+    "baseline": ("unknown name 'baseline'", "", 1),
     "failed == 0 and x.y > 1": ("`x.y` may not stand", "it may have", 17),
     "p99_s ** 2 < 9": ("`p99_s ** 2` may not stand", "it may have", 1),
     "failed in [0]": ("`failed in [0]` may not stand", "compare with == != < <= > >=", 1),
@@ -97,7 +100,7 @@ def test_a_wrong_expression_says_where_and_what_to_write(text: str, wrong: tuple
 @pytest.mark.parametrize(
     ("text", "message", "remedy"),
     [
-        ("completed / failed > 1", "division by zero", "guard it"),
+        ("completed / failed > 1", "divides by zero", "guard it"),
         ("p98_s < 3", "unknown name 'p98_s'", "did you mean 'p99_s'?"),
         ("outcome < completed", "compares text with a number", "use == or !="),
         ("outcome + 1 < 3", "cannot calculate with the text 'completed'", "use a number"),

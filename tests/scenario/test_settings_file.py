@@ -9,7 +9,9 @@ import pytest
 from seatrial.model.errors import SeatrialError
 from seatrial.model.settings import OWN, own
 from seatrial.model.units import MILLISECOND
-from seatrial.scenario.settings_file import NAME, read_settings
+from seatrial.scenario import expand
+from seatrial.scenario.document import from_text
+from seatrial.scenario.settings_file import NAME, read_settings, with_settings_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,3 +60,22 @@ def test_what_is_wrong_is_said_with_its_place_and_a_remedy(tmp_path: Path, text:
 def test_every_setting_of_ours_is_on_the_page_of_commands() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert not [s.name for s in OWN if f"| `{s.component}` | `{s.name}` |" not in page]
+
+
+def test_a_scenario_has_the_files_settings_where_it_has_none_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text('[measure]\nresolution = "10ms"\nstages = "queued"\n[submit]\nrate = 50\n')
+    text = """
+name: mine
+nodes: [{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}}]
+stacks: [default]
+settings: {measure: {stages: admitted}}
+steps: [{submit: {count: 1, duration: 1s}}]
+"""
+    scenario = with_settings_file(from_text(text, "mine.yaml"), tmp_path)
+    assert scenario.document["settings"] == {
+        "measure": {"resolution": "10ms", "stages": "admitted"},
+        "submit": {"rate": 50},
+    }
+    [trial] = expand(scenario, on="sim", stacks={"default": ()})
+    assert trial.setup.client.rate == 50
+    assert own(trial.setup.settings, "measure", "resolution") == 10 * MILLISECOND

@@ -28,7 +28,7 @@ from seatrial.model.plan import (
 )
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.model.units import SECOND
-from seatrial.record import segments
+from seatrial.record import merging
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
@@ -103,7 +103,7 @@ def run(trial: Trial, directory: Path) -> Ran:
     submissions.close()
     ledger.close()
     names = {number: name for name, number in index_of(stack.stages).items()}
-    seen = segments.observed(directory).with_columns(
+    seen = merging.read(directory, stack.stages, []).observed.with_columns(
         pl.col("stage").replace_strict(names, return_dtype=pl.String, default="")
     )
     return Ran(ending, cluster, seen)

@@ -36,10 +36,6 @@ steps:
 expect: ["completed == submitted"]
 """
 
-HELD = QUEUED.replace("expect", "settings: {kueue: {stop-policy: Hold}}\nexpect").replace(
-    '"completed == submitted"', "'outcome == \"clogged\"'"
-)
-
 REFUSED = QUEUED.replace("expect", "settings: {kueue: {webhook-ca: wrong}}\nexpect").replace(
     '"completed == submitted"', "'outcome == \"clogged\"'"
 )
@@ -84,10 +80,3 @@ def test_a_certificate_that_is_refused_is_quoted_in_the_diagnosis(start: Start, 
     said = diagnosed(tmp_path)
     assert "mjob.kb.io" in said["detail"]
     assert "x509: certificate signed by unknown authority" in said["detail"]
-
-
-def test_a_queue_that_is_not_active_is_quoted_in_the_diagnosis(start: Start, tmp_path: Path) -> None:
-    run(start, tmp_path, HELD)
-    said = diagnosed(tmp_path)
-    assert "ClusterQueue seatrial-trial is not active (Stopped): Can't admit new workloads" in said["detail"]
-    assert said["clog"]["at_ns"] < 60e9  # by its silence, not by the time-out of the wait (80 s)

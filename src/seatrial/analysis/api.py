@@ -119,6 +119,13 @@ def of_identities(trial: TrialRecord) -> dict[str, float | None]:
     return found
 
 
+def asked_of(trial: TrialRecord, names: Iterable[str]) -> dict[str, float | None]:
+    """These figures of identities; one from whom nothing was seen has counts of 0, and no times."""
+    wanted = list(names)
+    seen = of_identities(trial) if wanted else {}
+    return {name: seen.get(name, 0 if name.partition("(")[0] in COUNTED else None) for name in wanted}
+
+
 def counted(rows: pl.DataFrame) -> dict[str, float | None]:
     """Counts and percentiles of some requests."""
     well = rows.filter(pl.col("code").is_between(1, 299) & (pl.col("verb") != "watch"))["took_ns"].sort()

@@ -141,7 +141,7 @@ def compare(outs: Sequence[Path], setups: Sequence[str] = (), *, anyway: bool = 
     Raises UsageProblem for what is not comparable, unless it is to be compared `anyway`.
     """
     pairs = _within(outs[0], setups) if len(outs) == 1 else _between(outs, setups)
-    unlike = {id(pair): tuple(_unlike(*pair)) for pair in pairs}
+    unlike = {id(pair): tuple(why_unlike(*pair)) for pair in pairs}
     reasons = dict.fromkeys(reason for pair in pairs for reason in unlike[id(pair)])
     if reasons and not anyway:
         raise UsageProblem(
@@ -197,7 +197,7 @@ def _named(sides: dict[str, Side], out: Path, setups: Sequence[str]) -> dict[str
     return {name: sides[name] for name in setups} if setups else sides
 
 
-def _unlike(first: Side, second: Side) -> Iterable[str]:
+def why_unlike(first: Side, second: Side) -> Iterable[str]:
     """Why two sides are not comparable. Set-ups of one study may differ in what they like: that is the question."""
     if first.study.out == second.study.out:
         return

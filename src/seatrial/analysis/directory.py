@@ -28,6 +28,7 @@ _DAMAGED = "It was damaged after the run; take it from a backup, or run again."
 
 _SUBMITTED_SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
+    "refused": pl.String, "error_ns": pl.Int64,
 }  # fmt: skip
 
 
@@ -88,6 +89,12 @@ class TrialRecord:
             Stage(str(s["name"]), str(s["of"]), str(s.get("about", "")), bool(s.get("general", False)))
             for s in self.document.get("stages") or ()
         )
+
+    @property
+    def resolution_ns(self) -> int:
+        """What times are rounded down to, as the setting `resolution` of `measure` says."""
+        measure = (self.document.get("settings") or {}).get("measure") or {}
+        return max(1, int(measure.get("resolution") or 0))
 
     @cached_property
     def errors_ns(self) -> list[int]:

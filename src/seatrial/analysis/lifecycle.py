@@ -11,8 +11,8 @@ workloads all stages take 0.1 s, and a small trial 5 ms, where a join per stage 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,10 @@ import polars as pl
 
 from seatrial.analysis.directory import TrialRecord, read_submitted
 from seatrial.model.errors import SetupProblem
-from seatrial.model.lifecycle import COMPLETED, LOST, RUNNING, STANDARD, SUBMITTED
-from seatrial.record import segments
+from seatrial.model.lifecycle import COMPLETED, FAILED, LOST, RUNNING, STANDARD, SUBMITTED
+from seatrial.record import merging
 
 FIRST_RUNNING = "first_running"
-_NO_ERROR_KNOWN = 2**62
 _NEVER = np.iinfo(np.int64).min
 _Times = npt.NDArray[np.int64]
 
@@ -43,6 +42,8 @@ class Lifecycle:
     pods: pl.DataFrame
     first_ns: int  # the first submission: second 0 of every table
     notes: tuple[str, ...] = ()
+    nodes: Sequence[str] = ()  # names, by number
+    errors: Mapping[str, _Times] = field(default_factory=dict)  # stage → how far off its time may be, per workload, ns
 
     def reached(self, stage: str) -> int:
         """How many workloads reached the stage."""
@@ -69,32 +70,43 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
     """Reads a trial's observations, sealed or not."""
     submitted = read_submitted(trial.directory)
     try:
-        observed, names = segments.observed(trial.directory), segments.pods(trial.directory)
+        part = merging.read(trial.directory, trial.stages, trial.errors_ns)
     except pl.exceptions.PolarsError as error:
         raise SetupProblem(
             f"the observations in {trial.directory} cannot be read: {error}",
             "They were damaged after the run; take them from a backup, or run again.",
         ) from error
-    seen = _worst_first(observed, trial.errors_ns)
-    pods = _pods(names, seen, trial)
+    seen = _worst_first(part.observed, trial.errors_ns)
+    pods, pod_errors = _pods(part.pods, seen, trial)
     workloads = submitted.frame.rename({"at_ns": SUBMITTED.name})
     numbers = workloads["number"].to_numpy()
     room = int(numbers[-1]) + 1 if len(numbers) else 0
     sizes = np.zeros(room, dtype=np.int64)
     sizes[numbers] = workloads["pods"].to_numpy()
     times: dict[str, _Times] = {}
+    errors = {SUBMITTED.name: np.zeros(room, dtype=np.int64)}
+    errors[SUBMITTED.name][numbers] = workloads["error_ns"].fill_null(0).to_numpy()
     for number, stage in enumerate(trial.stages):
         if stage.name in (SUBMITTED.name, LOST.name):
             continue  # submitted is the client's own word, from submitted.jsonl; only pods are lost
         if stage.of != "pod":
-            times[stage.name], _ = _times(seen, number, room)
+            times[stage.name], _, errors[stage.name] = _times(seen, number, room)
             continue
         times[stage.name], first = _of_pods(pods, stage.name, sizes)
+        errors[stage.name] = _worst_of_pods(pods, pod_errors[stage.name], room)
         if stage.name == RUNNING.name:
             times[FIRST_RUNNING] = first
-    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()})
+    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()}).with_columns(
+        *_completed_by_running(trial), *_refused(trial)
+    )
     notes = (f"{trial.name}: {submitted.note}",) if submitted.note else ()
-    return Lifecycle(trial, workloads, pods, submitted.first_ns, notes)
+    errors = {name: error[numbers] for name, error in errors.items()}
+    step = trial.resolution_ns
+    if step > 1:
+        workloads = workloads.with_columns(pl.col(SUBMITTED.name, *times) // step * step)
+        pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
+        errors = {name: error + step for name, error in errors.items()}
+    return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
 
 
 def order_of(trials: Sequence[TrialRecord]) -> list[str]:
@@ -131,33 +143,62 @@ def turnaround(workloads: pl.DataFrame) -> pl.Series:
 
 def _worst_first(observed: pl.DataFrame, errors: Sequence[int]) -> dict[str, _Times]:
     """The columns of the observations so ordered that of several about the same thing the best comes last."""
-    columns = {name: observed[name].to_numpy() for name in ("at_ns", "object", "stage", "source", "node")}
-    known = np.asarray([*errors, _NO_ERROR_KNOWN], dtype=np.int64)
-    error = known[np.minimum(columns.pop("source"), len(errors))]
-    order = np.lexsort((-columns["at_ns"], -error))
+    observed = observed.with_columns(merging.error_of(errors).alias("error"))
+    columns = {name: observed[name].to_numpy() for name in ("at_ns", "object", "stage", "node", "error")}
+    order = np.lexsort((-columns["at_ns"], -columns["error"]))
     return {name: column[order] for name, column in columns.items()}
 
 
-def _times(seen: dict[str, _Times], stage: int, room: int) -> tuple[_Times, _Times]:
-    """When each object reached the stage, by its number, and the node named then."""
+def _times(seen: dict[str, _Times], stage: int, room: int) -> tuple[_Times, _Times, _Times]:
+    """When each object reached the stage, by its number, the node named then, and how far off that may be."""
     here = np.flatnonzero((seen["stage"] == stage) & (seen["object"] < room))
-    at, node = np.full(room, _NEVER), np.full(room, -1)
-    at[seen["object"][here]] = seen["at_ns"][here]  # of indices that come twice, numpy keeps the last
-    node[seen["object"][here]] = seen["node"][here]
-    return at, node
+    objects = seen["object"][here]
+    at, node, error = np.full(room, _NEVER), np.full(room, -1), np.zeros(room, dtype=np.int64)
+    at[objects] = seen["at_ns"][here]  # of indices that come twice, numpy keeps the last
+    error[objects] = seen["error"][here]
+    named = seen["node"][here] >= 0
+    node[objects[named]] = seen["node"][here][named]
+    return at, node, error
 
 
-def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> pl.DataFrame:
-    """One row per pod: the time of each of its stages, and the node that the first stage with one names."""
+def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> tuple[pl.DataFrame, dict[str, _Times]]:
+    """One row per pod: the time of each of its stages, and the node that the first stage with one names. And how far off each
+    time may be."""
     times: dict[str, _Times] = {}
+    errors: dict[str, _Times] = {}
     node = np.full(names.height, -1)
     for number, stage in enumerate(trial.stages):
         if stage.of == "pod":
-            times[stage.name], where = _times(seen, number, names.height)
+            times[stage.name], where, errors[stage.name] = _times(seen, number, names.height)
             node = np.where(node < 0, where, node)
     nodes = pl.when(pl.col("node") >= 0).then(pl.col("node")).cast(pl.Int32)
     pods = names.select("pod", "workload", "name").with_columns(pl.Series("node", node)).with_columns(nodes)
-    return _with_times(pods, times)
+    return _with_times(pods, times), errors
+
+
+def _completed_by_running(trial: TrialRecord) -> list[pl.Expr]:
+    """An interactive workload has no end of its own: it has completed when it runs."""
+    interactive = [name for name, phase in trial.phases.items() if phase.get("interactive")]
+    if not interactive:
+        return []
+    runs = pl.when(pl.col("phase").is_in(interactive)).then(RUNNING.name).otherwise(COMPLETED.name)
+    return [runs.alias(COMPLETED.name)]
+
+
+def _refused(trial: TrialRecord) -> list[pl.Expr]:
+    """What the server did not take will not complete."""
+    if FAILED.name not in [stage.name for stage in trial.stages]:
+        return []
+    refused = pl.col("refused").fill_null("") != ""
+    return [pl.when(refused).then(pl.coalesce(FAILED.name, SUBMITTED.name)).otherwise(FAILED.name).alias(FAILED.name)]
+
+
+def _worst_of_pods(pods: pl.DataFrame, errors: _Times, room: int) -> _Times:
+    worst = np.zeros(room, dtype=np.int64)
+    workload = pods["workload"].to_numpy()
+    known = workload < room
+    np.maximum.at(worst, workload[known], errors[known])
+    return worst
 
 
 def _of_pods(pods: pl.DataFrame, stage: str, sizes: _Times) -> tuple[_Times, _Times]:

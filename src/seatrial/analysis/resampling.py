@@ -87,10 +87,9 @@ def _dealt_out(sizes: tuple[tuple[int, int], ...]) -> Numbers:
     draw = np.random.default_rng(0)
     found = np.concatenate([_weights(a, b, range(a, a + b)) for a, b in sizes])
     drawn = [
-        np.concatenate([_weights(a, b, draw.permutation(a + b)[:b].tolist()) for a, b in sizes])
-        for _ in range(_SOME_WAYS)
+        np.where(draw.random((_SOME_WAYS, a + b)).argsort(axis=1).argsort(axis=1) < b, 1 / b, -1 / a) for a, b in sizes
     ]
-    return np.array([found, *drawn])
+    return np.concatenate((found[np.newaxis], np.concatenate(drawn, axis=1)))
 
 
 def _effect(values: Numbers, second: Numbers, found: Numbers, ways: Numbers) -> Effect:

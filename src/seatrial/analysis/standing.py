@@ -21,7 +21,6 @@ from seatrial.analysis.lifecycle import Lifecycle
 from seatrial.model.fit import admits
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, PODS_CREATED, SCHEDULED
 from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
-from seatrial.record.segments import NODES
 
 PODS = "pods"
 EXISTING = "existing"  # the group of nodes that are not ours, of which only capacities are known
@@ -77,7 +76,7 @@ class Standing:
         )
         self.spans = [span for span in document.get("nodes") or () if int(span.get("count", 1))]
         self.groups = sorted({str(span.get("group", "")) for span in self.spans})
-        self.names = _node_names(seen)
+        self.names = list(seen.nodes)
         self._groups_of_nodes()
         self._pods()
 
@@ -213,11 +212,6 @@ def _has(capacity: Mapping[str, Any], resource: str) -> int:
 def _time(stage: str, columns: Sequence[str]) -> pl.Expr:
     time = pl.col(stage).fill_null(NEVER) if stage in columns else pl.lit(NEVER, dtype=pl.Int64)
     return time.alias(stage)
-
-
-def _node_names(seen: Lifecycle) -> list[str]:
-    path = seen.trial.directory / NODES
-    return path.read_text().splitlines() if path.is_file() else []
 
 
 def _shape(phase: Mapping[str, Any]) -> PodShape:

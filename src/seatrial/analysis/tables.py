@@ -21,7 +21,6 @@ from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecy
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
-from seatrial.record.segments import NODES
 
 TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
 DECIMALS = 6
@@ -39,9 +38,9 @@ def write_tables(out: Path) -> list[Path]:
     rows: list[fig.Figures] = []
     sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
-        times = files.enter_context(_whole_file(out / TIMES))
-        pods = files.enter_context(_whole_file(out / PODS))
-        summary = files.enter_context(_whole_file(out / SUMMARY))
+        times = files.enter_context(whole_file(out / TIMES))
+        pods = files.enter_context(whole_file(out / PODS))
+        summary = files.enter_context(whole_file(out / SUMMARY))
         times.write(_header(times_columns(stages)))
         pods.write(_header(pods_columns()))
         for trial in study.trials:
@@ -62,7 +61,7 @@ def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:
     if not rows:
         path.unlink(missing_ok=True)  # an older version of the study may have had it
         return []
-    with _whole_file(path) as file:
+    with whole_file(path) as file:
         sizes_frame(rows).write_csv(file, float_precision=DECIMALS)
     return [path]
 
@@ -145,9 +144,7 @@ def times_parts(seen: Lifecycle, stages: Sequence[str]) -> Iterator[pl.DataFrame
 
 def pods_parts(seen: Lifecycle) -> Iterator[pl.DataFrame]:
     """pods.csv of one trial, in parts."""
-    path = seen.trial.directory / NODES
-    names = path.read_text().splitlines() if path.is_file() else []
-    nodes = pl.DataFrame({"node name": names}, schema={"node name": pl.String}).with_row_index("node")
+    nodes = pl.DataFrame({"node name": seen.nodes}, schema={"node name": pl.String}).with_row_index("node")
     nodes = nodes.with_columns(pl.col("node").cast(pl.Int32))
     workloads = seen.workloads.select(pl.col("number").alias("workload"), pl.col("workload").alias("of"))
     named = seen.pods.join(workloads, on="workload", how="left", maintain_order="left")
@@ -204,7 +201,7 @@ def _written(trial: TrialRecord) -> int:
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its place only when all of it is written."""
     part = path.with_name(path.name + ".part")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,8 @@ def _clean_study(out: Path, context: str, kubeconfig: Path | None) -> None:
         context or str(recorded.get("context", "")),
         str(kubeconfig or recorded.get("kubeconfig", "")),
     )
-    _clear(target, studies, "" if named else str(recorded.get("server", "")), ask=False)
+    inside = {str(one["namespace"]) for one in made if one.get("namespace") and not one.get("own_namespace", True)}
+    _clear(target, studies, "" if named else str(recorded.get("server", "")), ask=False, inside=inside)
 
 
 def _clean_context(context: str, kubeconfig: Path | None, yes: bool) -> None:
@@ -74,12 +75,12 @@ def _target(cluster: str, context: str, kubeconfig: str) -> Target:
     return Target(cluster=cluster, context=context, kubeconfig=kubeconfig)
 
 
-def _clear(target: Target, studies: set[str] | None, ran_on: str, *, ask: bool) -> None:
+def _clear(target: Target, studies: set[str] | None, ran_on: str, *, ask: bool, inside: Collection[str] = ()) -> None:
     from seatrial.clusters.attached.clearing import WITHIN_S, access_of, clear
     from seatrial.model.errors import SetupProblem
 
     access = access_of(target, ran_on)
-    gone, left = clear(access, studies, lambda things: _agrees(things, access.context, ask))
+    gone, left = clear(access, studies, lambda things: _agrees(things, access.context, ask), inside)
     for line in _lines(gone):
         typer.echo(f"removed from {access.context}: {line}")
     if left:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seatrial.model.errors import UsageProblem
+
 if TYPE_CHECKING:
     from seatrial.clusters.local.kept import Kept
-    from seatrial.model.plan import NodeGroup
+    from seatrial.clusters.local.progress import Progress
+    from seatrial.model.plan import NodeGroup, Scalar
+    from seatrial.model.settings import Setting
 
 DEFAULT = "local"
 
@@ -28,7 +32,7 @@ Binaries = Annotated[
 ]
 
 
-@cluster_app.command(epilog="Example: seatrial cluster up mine --qps 1000")
+@cluster_app.command(epilog="Example: seatrial cluster up mine --nodes many-small-jobs.yaml --stack kueue --qps 1000")
 def up(
     name: Name = DEFAULT,
     binaries: Binaries = None,
@@ -42,41 +46,53 @@ def up(
     audit: Annotated[bool, typer.Option(help="Write an audit log of all changes.")] = True,
     nodes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Fake nodes to begin with: those of a scenario, or a list of groups."),
+        typer.Option(metavar="FILE", help="Fake nodes of its own: those of a scenario, or a list of groups."),
     ] = None,
+    stack: Annotated[str, typer.Option(metavar="S", help="What runs in it beside plain Kubernetes.")] = "default",
 ) -> None:
     """Start a cluster and keep it until `down`. The programs are built first if the cache does not have them."""
-    import asyncio
     import time
 
+    from seatrial import stacks
     from seatrial.clusters import fakes
     from seatrial.clusters.local import kept, programs
     from seatrial.clusters.local.binaries import ensure_binaries
     from seatrial.clusters.local.components import Wish
     from seatrial.clusters.local.stages import default_stages, read_stages
+    from seatrial.study.keeping import MODULE
 
     begun = time.monotonic()
     kept.refuse_if_up(name)
     groups = _groups(nodes) if nodes else ()
+    chosen = stacks.find(stack)
+    if "local" not in chosen.runs_on:
+        raise UsageProblem(f"the stack '{stack}' does not run on local, only on {' and '.join(chosen.runs_on)}",
+                           "choose another one: `seatrial stacks` lists them")  # fmt: skip
     wish = Wish(
-        settings=_settings(qps),
+        settings=_settings(qps, chosen.settings),
         stages=read_stages(stages) if stages else fakes.stages(groups) if groups else default_stages(),
         audit=audit,
         port=port,
     )
-    found = ensure_binaries(programs.CONTROL_PLANE, binaries)
-    cluster = kept.up(name, wish, found)
-    print(f"The cluster '{name}' is up after {time.monotonic() - begun:.1f} s: {cluster.url}")
+    found = ensure_binaries([*programs.CONTROL_PLANE, *chosen.programs()], binaries)
+    cluster = kept.up(name, wish, found, stack=stack, nodes=groups, keeper=MODULE)
     if groups:
-        asyncio.run(_add_nodes(cluster.kubeconfig(), groups))
-        print(f"It has {sum(group.count for group in groups)} fake nodes.")
+        _make_nodes(cluster, groups)
+    print(f"The cluster '{name}' is up after {time.monotonic() - begun:.1f} s: {cluster.url}")
+    if groups or stack != "default":
+        print(f"It has {_shown(cluster)}.")
     print(f"export KUBECONFIG={cluster.kubeconfig()}")
+
+
+def _shown(cluster: Kept) -> str:
+    """`200 fake nodes and the stack 'kueue'`."""
+    count = sum(group.count for group in cluster.nodes)
+    return f"{count or 'no'} fake node{'' if count == 1 else 's'} and the stack '{cluster.state.stack}'"
 
 
 def _groups(file: Path) -> tuple[NodeGroup, ...]:
     """The fake nodes of a scenario's first set-up that has some; a plain list of groups is a scenario with nothing else."""
     from seatrial import stacks
-    from seatrial.model.errors import UsageProblem
     from seatrial.scenario import expand, node_list, read
 
     known = {stack: stacks.find(stack).settings for stack in stacks.names()}
@@ -87,28 +103,54 @@ def _groups(file: Path) -> tuple[NodeGroup, ...]:
     raise UsageProblem(f"{file} has no fake nodes", "name a scenario, or a YAML list of node groups (docs/scenario.md)")
 
 
-async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup]) -> None:
+def _make_nodes(cluster: Kept, groups: Sequence[NodeGroup]) -> None:
+    """With a line that counts them. Should that be cut off, the cluster goes too: it would not be what was asked for."""
+    import asyncio
+
+    from seatrial.clusters.local import kept
+    from seatrial.clusters.local.progress import Progress
+
+    progress = Progress()
+    try:
+        asyncio.run(_add_nodes(cluster.kubeconfig(), groups, progress))
+    except BaseException:
+        kept.down(cluster.name)
+        raise
+    progress.done()
+
+
+async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup], progress: Progress) -> None:
+    """Until KWOK has taken them all on."""
+    import asyncio
+    import itertools
+
     from seatrial.clusters import fakes
     from seatrial.kube import Client, access_from
 
-    async with Client(access_from(kubeconfig), connections=32) as client:
+    progress.begin(f"{sum(group.count for group in groups):,} fake nodes")
+    made = itertools.count(1)
+    async with Client(access_from(kubeconfig), connections=fakes.CONNECTIONS) as client:
         for group in groups:
-            await fakes.create(client, group, 0, {})
+            await fakes.create(client, group, 0, {}, lambda: progress.step(f"{next(made):,} made"))
+        wanted = {name for group in groups for name in fakes.names(group)}
+        while not await fakes.leased(client, wanted):
+            progress.step()
+            await asyncio.sleep(0.1)
 
 
-def _settings(qps: str) -> dict[str, dict[str, str | int | float | bool]]:
-    from seatrial.model.errors import UsageProblem
+def _settings(qps: str, own: Sequence[Setting]) -> dict[str, dict[str, Scalar]]:
     from seatrial.model.settings import CONTROL_PLANE, resolve
 
+    table = (*CONTROL_PLANE, *own)
     if qps in ("as shipped", "unlimited"):
-        return resolve(CONTROL_PLANE, qps, {})
+        return resolve(table, qps, {})
     try:
         limit = float(qps)
         if not 0 < limit < 1e6:
             raise ValueError
     except ValueError:
         raise UsageProblem(f"--qps {qps} is no limit", "Write a number, 'as shipped' or 'unlimited'.") from None
-    return resolve(CONTROL_PLANE, limit, {})
+    return resolve(table, limit, {})
 
 
 @cluster_app.command(epilog="Example: seatrial cluster down mine")
@@ -140,13 +182,23 @@ def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this
     if not clusters:
         print("There is no cluster. Make one with `seatrial cluster up`.")
         return
-    rows = [("NAME", "STATE", "SINCE", "API SERVER")]
-    rows += [(c.name, _state_of(c), _since(c), c.url) for c in clusters]
+    rows = [("NAME", "STATE", "SINCE", "STACK", "NODES", "API SERVER")]
+    rows += [(c.name, _state_of(c), _since(c), *_inside(c), c.url) for c in clusters]
     _columns(rows)
+
+
+def _inside(cluster: Kept) -> tuple[str, str]:
+    """Stack and nodes; what a trial puts into its own is the trial's affair."""
+    if not cluster.state.kept:
+        return "-", "-"
+    return cluster.state.stack, str(sum(group.count for group in cluster.nodes))
 
 
 def _show_one(cluster: Kept) -> None:
     print(f"{cluster.name}: {_state_of(cluster)} since {_since(cluster)}, {cluster.url}")
+    if cluster.state.kept:
+        groups = ", ".join(f"{group.count} {group.name}" for group in cluster.nodes)
+        print(f"stack:      {cluster.state.stack}\nnodes:      {groups or 'none of its own'}")
     print(f"directory:  {cluster.layout.directory}\nkubeconfig: {cluster.kubeconfig()}\n")
     rows = [("COMPONENT", "PID", "PORT", "MEMORY", "RESTARTS")]
     for component, process in cluster.state.processes.items():
@@ -195,7 +247,6 @@ def kubeconfig(
 ) -> None:
     """Print the path of a kubeconfig for this cluster."""
     from seatrial.clusters.local import kept
-    from seatrial.model.errors import UsageProblem
 
     file = kept.find(name).kubeconfig(identity)
     if not file.exists():
@@ -213,7 +264,6 @@ def logs(
     """Print the logs of a cluster's components."""
     from seatrial.clusters.local import kept
     from seatrial.clusters.local.logs import show
-    from seatrial.model.errors import UsageProblem
 
     cluster = kept.find(name, running=False)
     files = sorted(cluster.layout.logs.glob("*.log"))

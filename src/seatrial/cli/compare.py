@@ -31,6 +31,7 @@ def compare(
 
     from seatrial.analysis.comparing import compare as compared
     from seatrial.report import comparisons as shown
+    from seatrial.report.page.comparison import comparison_page
 
     setups = [part.strip() for part in setup.split(",") if part.strip()]
     found = compared(outs, setups, anyway=anyway)
@@ -38,7 +39,7 @@ def compare(
         typer.echo(shown.as_json(found), nl=False)
     else:
         shown.print_comparisons(found, Console(), everything)
-    for file, text in ((markdown, shown.markdown), (html, shown.html_page)):
+    for file, text in ((markdown, shown.markdown), (html, comparison_page)):
         if file is not None:
             file.write_text(text(found, everything), encoding="utf-8")
     if png is not None:

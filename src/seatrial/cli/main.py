@@ -8,7 +8,7 @@ import sys
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, compare, doctor, listing, report, run
+from seatrial.cli import clean, compare, doctor, export, listing, plot, report, run, sample, serve, submit
 from seatrial.cli.cluster import cluster_app
 from seatrial.model.errors import SeatrialError
 
@@ -37,8 +37,14 @@ def _top(
 
 
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("templates")(submit.templates)
+app.command("sample")(sample.sample)
+app.command("plot")(plot.plot)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("export")(export.export)
+app.command("serve")(serve.serve)
 app.command("stacks")(listing.stacks)
 app.command("scenarios")(listing.scenarios)
 app.command("schema")(listing.schema)

@@ -12,8 +12,9 @@ from typing import NoReturn
 
 import typer
 
+from seatrial.cli import judging
 from seatrial.model.errors import SetupProblem, UsageProblem
-from seatrial.model.plan import Target, Trial
+from seatrial.model.plan import NodeGroup, Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
 PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -21,9 +22,11 @@ PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 def run(
     scenario: str = typer.Argument(
-        ..., metavar="SCENARIO", help="A scenario file, or the name of one that comes with seatrial."
+        ..., metavar="SCENARIO", help="A scenario file, the name of one that comes with seatrial, or OUT/study.json."
     ),
-    on: str = typer.Option("sim", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig."),
+    on: str = typer.Option(
+        "", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig [default: sim]."
+    ),
     setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
     stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
     sets: list[str] = typer.Option(
@@ -53,6 +56,9 @@ def run(
     binaries: Path | None = typer.Option(
         None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
     ),
+    baseline: Path | None = judging.BASELINE,
+    junit: Path | None = judging.JUNIT,
+    summary: Path | None = judging.SUMMARY,
 ) -> None:
     """Run a scenario and write a study: tables, pictures and everything observed.
 
@@ -64,15 +70,28 @@ def run(
     from seatrial.report.progress import Progress
     from seatrial.report.terminal import summary_table
     from seatrial.scenario import expand, findings_of, parse_sets, read
+    from seatrial.scenario.settings_file import with_settings_file
+    from seatrial.study.again import again
     from seatrial.study.directory import left_behind
     from seatrial.study.fitting import memory_findings
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
+    judging.check(baseline)
+    before = again(scenario)
+    on = on or (before.on if before else "sim")
     if on not in CLUSTERS:
         raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
-    source = read(scenario)
+    standing = _standing(on, cluster)
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
+    if before is None:
+        source = with_settings_file(read(scenario))
+    else:  # options given now win over those given then
+        source = before.scenario
+        if not setups and not picked:
+            setups, picked = before.setups, before.stacks
+        values = {**before.sets, **values}
+        repeat, seed = repeat or before.repeat, before.seed if seed is None else seed
     expanded = expand(
         source,
         on=on,
@@ -82,18 +101,24 @@ def run(
         sets=values,
         repeat=repeat,
         seed=seed,
+        nodes=standing,
     )
     place = dataclasses.replace(
         _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
     )
+    if before is not None and before.on == on and place == Target():
+        place = before.target
     checked = check([dataclasses.replace(trial, target=place) for trial in expanded])
     if on == "kubeconfig":
         place = _attach(place, checked.trials)
-    asked = {"setup": setups, "stack": picked, "set": values, "repeat": repeat}
+    asked = {"file": source.path, "setup": setups, "stack": picked, "set": values, "repeat": repeat}
     trials = [dataclasses.replace(trial, target=place) for trial in checked.trials]
     words = Console(stderr=True, highlight=False)
     for line in checked.skipped:
         words.print(line, soft_wrap=True, markup=False)
+    if standing:
+        count = sum(group.count for group in standing)
+        words.print(f"on the {count} nodes of the cluster '{cluster}', not on the scenario's", soft_wrap=True)
     for finding in dict.fromkeys(
         finding for trial in trials for finding in (*findings_of(trial), *memory_findings(trial))
     ):
@@ -109,7 +134,7 @@ def run(
         with Progress(len(trials), words) as progress:
             result = run_study(
                 source.name, source.document, trials, asked, target, progress,
-                force=force, jobs=jobs, reporting=progress.say,
+                force=force, jobs=jobs, baseline=baseline, reporting=progress.say,
             )  # fmt: skip
     finally:
         for line in left_behind(target):
@@ -118,7 +143,8 @@ def run(
         summary_table(target, Console())
     for file in result.files:
         typer.echo(file)
-    for line in result.wrong():
+    judging.tell(target, result.verdicts, words, junit, summary)
+    for line in result.never_began():
         words.print(line, soft_wrap=True, markup=False)
     if result.interrupted:
         words.print(
@@ -133,6 +159,17 @@ def _leave_at_once(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _standing(on: str, cluster: str) -> tuple[NodeGroup, ...]:
+    """The nodes of a kept cluster that has some: pods would be placed on them in any case."""
+    if not cluster:
+        return ()
+    from seatrial.clusters.local import kept
+
+    if on != "local":
+        raise UsageProblem(f"--cluster does not go with --on {on}", "add --on local")
+    return kept.find(cluster).nodes
 
 
 def _target(on: str, cluster: str, binaries: Path | None, context: str, kubeconfig: Path | None) -> Target:
@@ -165,11 +202,10 @@ def _prepare(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[
     """What takes minutes the first time is done before the first trial, with a progress of its own. A stack that cannot be built is
     left out with a line, unless nothing else is left."""
     from seatrial import stacks
-    from seatrial.clusters.local import kept, programs
+    from seatrial.clusters.local import programs
     from seatrial.clusters.local.binaries import ensure_binaries
 
     if place.cluster:
-        kept.find(place.cluster)
         return list(trials), []
     binaries = Path(place.binaries) if place.binaries else None
     ensure_binaries(programs.CONTROL_PLANE, binaries)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from seatrial.kube import Client
-from seatrial.kube.resources import NODES
+from seatrial.kube.resources import LEASES, NODES
+from seatrial.kube.shapes import Object, Shape
 from seatrial.model.labels import DURATION_ANNOTATION, GROUP_LABEL, UNREADY_ANNOTATION
 from seatrial.model.plan import NodeGroup, Span
 from seatrial.model.units import MILLISECOND, format_quantity
@@ -46,19 +49,40 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
     }  # fmt: skip
 
 
-async def create(client: Client, group: NodeGroup, first: int, labels: Mapping[str, str]) -> list[str]:
-    """The group's nodes, numbered from `first`, at full client speed; their names."""
+async def create(
+    client: Client, group: NodeGroup, first: int, labels: Mapping[str, str], made: Callable[[], None] = lambda: None
+) -> list[str]:
+    """The group's nodes, numbered from `first`, at full client speed; their names. `made` is told of each."""
     now = timestamp()
     slots = asyncio.Semaphore(CONNECTIONS)
 
     async def make(index: int) -> None:
         async with slots:
             await client.create(NODES, node(group, index, labels, now), f"{group.name}-{index}")
+            made()
 
     async with asyncio.TaskGroup() as tasks:
         for index in range(first, first + group.count):
             tasks.create_task(make(index))
+    return names(group, first)
+
+
+def names(group: NodeGroup, first: int = 0) -> list[str]:
     return [f"{group.name}-{index}" for index in range(first, first + group.count)]
+
+
+async def leased(client: Client, nodes: set[str]) -> bool:
+    """Whether KWOK has taken them on: it plays only nodes whose lease it holds."""
+    leases = await client.list(LEASES, "kube-node-lease", shape=_Lease, resourceVersion="0")
+    return nodes <= {lease.metadata.name for lease in leases.items if lease.spec.holder_identity}
+
+
+class _LeaseSpec(Shape):
+    holder_identity: str = ""
+
+
+class _Lease(Object):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
 def timestamp() -> str:

@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,29 +18,30 @@ from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.standing import state_of
-from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock, watch
+from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through, in_rounds, values_of
+from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.config import Impersonation
-from seatrial.kube.errors import read_status
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, STRATEGIC, create
-from seatrial.kube.shapes import Condition, Object, Shape, condition
+from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
-from seatrial.model.interfaces import Manifest, Stack, Tally
+from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
+from seatrial.model.settings import own
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
+from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
 T = TypeVar("T")
 
-READY_WITHIN_S = 120.0
 EVERY_S = 1.0  # between looks at the server and the machine while a load runs
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
@@ -51,21 +50,10 @@ SYNC_WITHIN_S = 60.0
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
 
-@dataclass(slots=True)
-class _Pace:
-    """A client that sends no faster than its rate: when the next request may leave."""
-
-    interval: int
-    free: int = 0
-
-    def slot(self, due: int) -> int:
-        at = max(due, self.free)
-        self.free = at + self.interval
-        return at
-
-
 class LiveCluster:
     """One trial on one API server. Subclasses say how to get a client (`connect`) and how to leave (`leave`)."""
+
+    plays = True  # the applications on its fake nodes; not where somebody else does
 
     def __init__(
         self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str, directory: Path
@@ -81,6 +69,8 @@ class LiveCluster:
         self._directory = directory
         self._asking: Asking | None = None  # where the trial has requests to send
         self._measuring: Measuring | None = None
+        self._problems: list[str] = []  # of what we play
+        self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lag_worst = self._lag_looks = self._lag_late = 0
@@ -93,7 +83,7 @@ class LiveCluster:
         self._workloads: list[Workload] = []
         self._closed: set[str] = set()  # nodes that take no pods: cordoned or not ready
         self._node_groups: dict[str, NodeGroup] = {}  # per node
-        self._pace = _Pace(int(SECOND / trial.setup.client.rate) if trial.setup.client.rate else 0)
+        self._limit = Limit.of(trial.setup.client.rate)
         self.client: Client
         self.wall_epoch = 0
 
@@ -122,8 +112,9 @@ class LiveCluster:
     async def up(self) -> None:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
-        await self._make_namespace()
-        self._applications = Applications(self.client, self.namespace)
+        await make_namespace(self.client, self.namespace, self.labels)
+        self._through = self._way()
+        self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
         await self._prepare()
@@ -135,6 +126,7 @@ class LiveCluster:
             await self._asking.prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
+        self.observer.wall_epoch = self.wall_epoch
         if self._asking:
             self._asking.epoch = self.observer.epoch
         self._measuring = self.measuring()
@@ -246,7 +238,7 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        if hasattr(self, "_applications"):
+        if self._applications:
             await self._applications.stop()
         if self._asking:
             await self._asking.stop()
@@ -268,7 +260,7 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = [*self._applications.problems] if hasattr(self, "_applications") else []
+        reasons = list(self._problems)
         late = self._lag_late / max(self._lag_looks, 1)
         if late > (LATE_SHARE if self._asking else 0):
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
@@ -299,6 +291,16 @@ class LiveCluster:
 
     # submitting
 
+    def kubeconfig(self) -> str:
+        """The file that a command of the user's may submit with; empty: the usual one."""
+        return self.trial.target.kubeconfig
+
+    def _way(self) -> Through:
+        command = str(own(self.trial.setup.settings, "submit", "command"))
+        if not command:
+            return Api(self.client, self.namespace)
+        return Command(command, self.client, self.namespace, values_of(self.kubeconfig(), self.client.access.context))
+
     async def _on_time(self, load: Load, phase: int, due: list[int]) -> tuple[int, int]:
         """Each item when it is due, answered or not; without due times as fast as the connections allow."""
         start = clock()
@@ -306,7 +308,7 @@ class LiveCluster:
         sent: list[int] = []
         async with asyncio.TaskGroup() as group:
             for index in range(load.count):
-                at = self._pace.slot(start + due[index])
+                at = self._limit.slot(start + due[index])
                 wait = at - clock()
                 if wait > 0:
                     await asyncio.sleep(wait / SECOND)
@@ -317,14 +319,8 @@ class LiveCluster:
 
     async def _rounds(self, load: Load, phase: int) -> tuple[int, int]:
         sent: list[int] = []
-        for first in range(0, load.count, load.pace.size):
-            began = clock()
-            async with asyncio.TaskGroup() as group:
-                for index in range(first, min(first + load.pace.size, load.count)):
-                    group.create_task(self._submit(load.item(index), phase, sent))
-            rest = began + load.pace.every - clock()
-            if rest > 0 and first + load.pace.size < load.count:
-                await asyncio.sleep(rest / SECOND)
+        send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
+        await in_rounds(range(load.count), load.pace, self._limit, send)
         return min(sent, default=0), max(sent, default=0)
 
     async def _submit(self, workload: Workload, phase: int, sent: list[int]) -> None:
@@ -332,25 +328,18 @@ class LiveCluster:
         number = self.ledger.workload(phase, workload.pods)
         self.observer.workloads[workload.name] = number
         self._workloads.append(workload)
-        if workload.gang:
-            self._applications.joins(number, workload)
+        if workload.interactive:
+            self.observer.interactive.add(workload.name)
         manifests = self.stack.render(workload, self.labels)
         self._names.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
         sent.append(now)
         self.observer.workload(workload.name, "submitted", now, sources.CLIENT)
-        why = ""
-        for manifest in manifests:
-            request = create(manifest.resource, manifest.body, manifest.name, self.namespace, keep=False)
-            try:
-                answer = await self.client.send(request)
-            except (Lost, Unreachable) as error:
-                why = error.message
-                break
-            if not answer.ok:
-                why = read_status(answer.code, answer.body).message or answer.reason
-                break
-        self._submissions.add(number, workload, now - self.observer.epoch)
+        try:
+            why = (await self._through.send(workload, manifests)).refused
+        except (Lost, Unreachable, NoVerdict) as error:
+            why = error.message
+        self._submissions.add(number, workload, now - self.observer.epoch, why)
         self._submissions.flush()
         if why:
             self.observer.failures[why] = self.observer.failures.get(why, 0) + 1
@@ -361,29 +350,11 @@ class LiveCluster:
 
     # set-up
 
-    async def _make_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": self.labels}}
-        await self.client.create(NAMESPACES, body, self.namespace)
-        await self._until(self._has_service_account, "the namespace got no default service account",
-                          "is the controller manager running?")  # fmt: skip
-
-    async def _has_service_account(self) -> bool:
-        return await self.client.find(SERVICE_ACCOUNTS, "default", self.namespace, shape=Object) is not None
-
     async def _prepare(self) -> None:
-        """What the stack needs beside its processes: created, or brought up to date where it is there already. Its
-        controller may need a moment before its webhooks answer."""
-        for manifest in self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace):
-            await self._apply(manifest)
-            if manifest.until:
-                await self._until(partial(self._holds, manifest), f"{manifest.name} is not {manifest.until}",
-                                  f"look into the log of the stack '{self.stack.name}'")  # fmt: skip
-
-    async def _holds(self, manifest: Manifest) -> bool:
-        namespace = self.namespace if manifest.resource.namespaced else ""
-        found = await self.client.find(manifest.resource, manifest.name, namespace, shape=_Conditioned)
-        said = condition(found.status.conditions, manifest.until) if found else None
-        return said is not None and said.status == "True"
+        """What the stack needs beside its processes."""
+        wanted = self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace)
+        self.prepared |= {manifest.resource for manifest in wanted if not manifest.resource.namespaced}
+        await apply(self.client, wanted, self.namespace, self.labels[STUDY_LABEL], self.stack.name)
 
     def _capacity(self) -> dict[str, int]:
         """What the nodes that are there have in all."""
@@ -393,38 +364,10 @@ class LiveCluster:
                 capacity[resource] = capacity.get(resource, 0) + amount * span["count"]
         return capacity
 
-    async def _apply(self, manifest: Manifest) -> None:
-        resource = manifest.resource
-        namespace = self.namespace if resource.namespaced else ""
-        if not resource.namespaced:
-            self.prepared.add(resource)
-        until = time.monotonic() + READY_WITHIN_S
-        while True:
-            try:
-                # A create of what we have made before would count as done: it carries our mark.
-                there = await self.client.find(resource, manifest.name, namespace, shape=Object)
-                if there and there.metadata.labels.get(STUDY_LABEL) != self.labels[STUDY_LABEL]:
-                    raise SetupProblem(
-                        f"there is a {resource.kind} {manifest.name} that is not ours",
-                        "Remove it, or choose another cluster.",
-                    )
-                if there:
-                    await self.client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, namespace)
-                else:
-                    await self.client.create(resource, manifest.body, manifest.name, namespace)
-                return
-            except ApiProblem as problem:
-                if problem.code < 500 or time.monotonic() > until:  # 500: a webhook that nobody answers
-                    raise SetupProblem(
-                        f"{resource.kind} {manifest.name} could not be made: {problem.message}",
-                        f"Is the controller of the stack '{self.stack.name}' well? Its log says more.",
-                    ) from problem
-            await asyncio.sleep(0.1)
-
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
         names = self._groups.setdefault(group.name, [])
-        added = await fakes.create(self.client, group, len(names), self.labels)
+        added = await self._make_nodes(group, len(names))
         for name in added:
             self.observer.node(name)
             self._node_groups[name] = group
@@ -433,20 +376,13 @@ class LiveCluster:
         self._spans.append(
             {"group": group.name, "count": group.count, "capacity": capacity, "from_ns": self.now(), "until_ns": None}
         )
-        await self._until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
+        await until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
+
+    async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
+        return await fakes.create(self.client, group, first, self.labels)
 
     async def _all_leased(self) -> bool:
-        """KWOK plays only nodes whose lease it holds."""
-        leases = await self.client.list(LEASES, "kube-node-lease", shape=_Lease, resourceVersion="0")
-        held = {lease.metadata.name for lease in leases.items if lease.spec.holder_identity}
-        return all(name in held for names in self._groups.values() for name in names)
-
-    async def _until(self, holds: Any, what: str, remedy: str) -> None:
-        until = time.monotonic() + READY_WITHIN_S
-        while not await holds():
-            if time.monotonic() > until:
-                raise SetupProblem(f"{what} within {READY_WITHIN_S:.0f} s", remedy)
-            await asyncio.sleep(0.05)
+        return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
 
     def _end_span(self, group: str) -> None:
         span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
@@ -469,21 +405,17 @@ class LiveCluster:
             await asyncio.sleep(0.005)
 
     async def _watch(self, wanted: Watch, state: Watching, selector: str) -> None:
-        pods = wanted.resource == PODS
+        def pod_seen(stamp: int, event: str, pod: Any) -> None:
+            if self._applications:
+                self._applications.sees(event, pod)
+            if pod is not None:
+                self.ledger.stirred = stamp - self.observer.epoch
 
-        def handle(stamp: int, event: str, thing: Any) -> None:
-            if thing is not None:
-                wanted.handle(self.observer, stamp, event, thing)
-                if pods:
-                    self.ledger.stirred = stamp - self.observer.epoch
-                    self._applications.sees(event, thing)
-
+        also = pod_seen if wanted.resource == PODS else None
         try:
-            await watch(
-                self.client, wanted.resource, wanted.shape, handle, state=state,
-                namespace=self.namespace if wanted.resource.namespaced else "",
-                labelSelector=selector if wanted.labelled else "",
-            )  # fmt: skip
+            await follow(
+                self.client, wanted, self.observer, state, also=also, namespace=self.namespace, selector=selector
+            )
         except (ApiProblem, Lost, Unreachable) as error:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
@@ -491,7 +423,8 @@ class LiveCluster:
         while True:
             due = clock() + int(LAG_EVERY_S * SECOND)
             await asyncio.sleep(LAG_EVERY_S)
-            lag = clock() - due
+            self.observer.alive = now = clock()
+            lag = now - due
             self._lag_worst = max(self._lag_worst, lag)
             self._lag_looks += 1
             self._lag_late += lag > LAG_MOST
@@ -501,12 +434,9 @@ class LiveCluster:
         """What this trial made, on a cluster that stays."""
         with contextlib.suppress(ApiProblem):
             await self.client.delete(NAMESPACES, self.namespace)
-        for names in self._groups.values():
-            for name in names:
-                await self.client.delete(NODES, name)
         if self._asking:
             await self._asking.remove()
-        for resource in self.prepared:
+        for resource in (NODES, *self.prepared):
             await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 
 
@@ -514,19 +444,3 @@ def _without_noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     """uvloop complains with a traceback of its own when a connection is given up during its TLS handshake."""
     if not str(context.get("message", "")).startswith("Fatal error on SSL protocol"):
         loop.default_exception_handler(context)
-
-
-class _Conditions(Shape):
-    conditions: list[Condition] = msgspec.field(default_factory=list)
-
-
-class _Conditioned(Object):
-    status: _Conditions = msgspec.field(default_factory=_Conditions)
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str = ""
-
-
-class _Lease(Object):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)

@@ -28,6 +28,8 @@ T = TypeVar("T")
 class SimCluster:
     """One simulated cluster for one trial."""
 
+    wall_epoch = 0
+
     def __init__(
         self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path = Path()
     ) -> None:

@@ -60,7 +60,7 @@ def _count(
         pods.places.append(place)
         if number["running"] in reached:
             pods.running += 1
-            pods.began = max(pods.began, observer.seen[pod, number["running"]])
+            pods.began = max(pods.began, observer.when(pod, number["running"]) or 0)
         for resource, amount in {**requests, "pods": 1}.items():
             used[place][resource] = used[place].get(resource, 0) + amount
 
@@ -75,7 +75,7 @@ def _workload(observer: Observer, number: int, workload: Workload, pods: _Pods) 
     admitted = ledger.number.get("admitted")
     return WorkloadState(
         number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
-        workload.duration, ledger.stage_of(number), observer.seen.get((number, ledger.number["submitted"]), 0),
+        workload.duration, ledger.stage_of(number), observer.when(number, ledger.number["submitted"]) or 0,
         admitted is None or ledger.has_reached(number, admitted),
         tuple(pods.places), 0, pods.running, pods.waiting, pods.finished, observer.said.get(number, ""),
         pods.began + workload.duration if pods.running else 0,

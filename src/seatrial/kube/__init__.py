@@ -13,7 +13,7 @@ from seatrial.kube.errors import ApiProblem, Lost, Status, Unreachable
 from seatrial.kube.resources import Request, Resource
 from seatrial.kube.retrying import ONCE, Mark, Patience
 from seatrial.kube.transport import Answer, Pool, clock
-from seatrial.kube.watching import Gap, Watching, watch
+from seatrial.kube.watching import Gap, Watching, list_once, watch
 
 __all__ = [
     "ONCE",
@@ -37,5 +37,6 @@ __all__ = [
     "Watching",
     "access_from",
     "clock",
+    "list_once",
     "watch",
 ]

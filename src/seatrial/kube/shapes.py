@@ -8,7 +8,11 @@ known.
 
 from __future__ import annotations
 
+import datetime
+
 import msgspec
+
+from seatrial.model.units import MICROSECOND, SECOND
 
 
 class Shape(msgspec.Struct, rename="camel"):
@@ -158,6 +162,7 @@ class Event(Object):
     type: str = ""
     action: str = ""
     event_time: str | None = None
+    deprecated_first_timestamp: str | None = None  # whole seconds: what older senders give instead
     reporting_controller: str = ""
     regarding: Reference = msgspec.field(default_factory=Reference)
 
@@ -184,3 +189,9 @@ def condition(conditions: list[Condition], kind: str) -> Condition | None:
         if one.type == kind:
             return one
     return None
+
+
+def nanoseconds(text: str) -> int:
+    """A time as the API writes it, as nanoseconds of the wall clock."""
+    moment = datetime.datetime.fromisoformat(text)
+    return int(moment.timestamp()) * SECOND + moment.microsecond * MICROSECOND

@@ -35,6 +35,7 @@ SYNCED = "SYNCED"  # the list is complete: what is known and was not in it is go
 LONGEST = (
     6 * 3600
 )  # seconds until the server ends a watch by itself; its default of 30–60 minutes makes gaps for nothing
+PAGE = 2000  # objects of a list in memory at a time: 100,000 pods in one piece are half a gigabyte
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class Watching(msgspec.Struct):
     synced: bool = False  # the first list is through
     since: str = ""  # the resource version from which a watch was last begun
     gaps: list[Gap] = []
+    silent: int = 0  # since when nothing can arrive; 0 while it can, and before the first list
     lag_total: int = 0  # nanoseconds from arrival to handled, summed over events
     lag_worst: int = 0
 
@@ -89,7 +91,7 @@ class _Watch(Generic[T]):
         self.state = state
         self.namespace: str = query.pop("namespace", "")
         self.query = query
-        self.well = client.clock()  # when the watch was last known to work
+        self.well = asyncio.get_running_loop().time()  # when the watch was last known to work; a sleep does not count
         self.joined = 0  # when it last began to
         self.broke: tuple[int, str] | None = None  # since when, and why, nothing can arrive
         self.missed = False
@@ -97,19 +99,28 @@ class _Watch(Generic[T]):
         self._decoder = msgspec.json.Decoder(shape)
 
     async def list(self) -> str:
-        """Everything there is, in one piece, since pages may expire in between. Gives the place to go on from."""
-        request = listing(self.resource, self.namespace, **self.query)
-        answer = await self.client.send(request)
-        if answer.code >= 300:
-            raise ApiProblem.of(answer.code, answer.body, str(request))
-        page = msgspec.json.decode(answer.body, type=_RawListing)
-        for count, item in enumerate(page.items, 1):
-            self.on_event(answer.done, LISTED, self._decoder.decode(item))
-            if count % 500 == 0:
-                await asyncio.sleep(0)
+        """Everything there is, as of one moment, page by page. Gives the place to go on from."""
+        self.state.silent = self.broke[0] if self.broke else 0
+        query, since = {**self.query, "limit": PAGE}, ""
+        while True:
+            request = listing(self.resource, self.namespace, **query)
+            answer = await self.client.send(request)
+            if answer.code == 410:  # the server has forgotten that moment before the last page
+                raise Stale(read_status(410, answer.body).message)
+            if answer.code >= 300:
+                raise ApiProblem.of(answer.code, answer.body, str(request))
+            page = msgspec.json.decode(answer.body, type=_RawListing)
+            since = since or page.metadata.resource_version
+            for count, item in enumerate(page.items, 1):
+                self.on_event(answer.done, LISTED, self._decoder.decode(item))
+                if count % 500 == 0:
+                    await asyncio.sleep(0)
+            if not page.metadata.continue_:
+                break
+            query["continue_"] = page.metadata.continue_
         self.on_event(answer.done, SYNCED, None)
         self.state.synced = True
-        return page.metadata.resource_version
+        return since
 
     async def follow(self, since: str) -> str:
         """One connection's worth of events. Gives the resource version to go on from."""
@@ -141,7 +152,7 @@ class _Watch(Generic[T]):
             raise Lost(f"what came back is not HTTP: {error}", str(request)) from None
         finally:
             if code == 200:
-                self.well = client.clock()
+                self.well = asyncio.get_running_loop().time()
             stream.close()
             client.saw(start, "watch", self.resource.plural, code, reason)
 
@@ -174,6 +185,7 @@ class _Watch(Generic[T]):
         if self.broke is not None:
             self.state.gaps.append(Gap(self.broke[0], now, self.broke[1], self.missed))
         self.broke, self.missed, self.failures, self.joined = None, False, 0, now
+        self.state.silent = 0
 
     def expired(self, said: str) -> None:
         """The place to resume from is gone: only a new list helps, and what happened before it may never be known."""
@@ -186,6 +198,20 @@ class _Watch(Generic[T]):
         query = {**self.query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since,
                  "timeoutSeconds": LONGEST}  # fmt: skip
         return listing(self.resource, self.namespace, **query).path
+
+
+async def list_once(
+    client: Client, resource: Resource, shape: type[T], on_event: Callable[[int, str, T], None], *,
+    state: Watching, **query: object,
+) -> None:  # fmt: skip
+    """What `watch` begins with, and no more."""
+    one = _Watch(client, resource, shape, on_event, state, dict(query))
+    while True:
+        try:
+            await one.list()
+            return
+        except Stale:
+            state.relists += 1
 
 
 async def watch(
@@ -220,10 +246,11 @@ async def watch(
         except (Lost, Unreachable) as error:
             one.failures += 1
             one.broke = one.broke or (client.clock(), error.message)
+            one.state.silent = one.broke[0]
             pause = patience.pause(one.failures)
-            if client.clock() + pause * SECOND > one.well + patience.seconds * SECOND:
+            if asyncio.get_running_loop().time() + pause > one.well + patience.seconds:
                 raise
             await asyncio.sleep(pause)
 
 
-__all__ = ["ADDED", "DELETED", "LISTED", "MODIFIED", "SYNCED", "Gap", "Watching", "watch"]
+__all__ = ["ADDED", "DELETED", "LISTED", "MODIFIED", "SYNCED", "Gap", "Watching", "list_once", "watch"]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seatrial.model.lifecycle import Stage
-from seatrial.model.load import Load
 from seatrial.model.plan import Amounts, Delete, Nodes, Requests, Scalar, Trial, Until, Workload
 from seatrial.model.settings import Setting
 from seatrial.model.state import State
+
+if TYPE_CHECKING:
+    from seatrial.model.load import Load  # numpy: a command that only submits starts without it
 
 T = TypeVar("T")
 
@@ -84,11 +86,16 @@ class Stack(Protocol):
     def watches(self) -> Sequence[Any]:
         """What is to be watched there (observe.observer.Watch)."""
 
+    def queue(self) -> tuple[Any, str] | None:
+        """What `submit --project` names: None, a namespace; else its kind of queue (kube.resources.Resource) and the label by
+        which a Job names one."""
+
 
 class Cluster(Protocol):
     """Where a trial runs."""
 
     ledger: Any
+    wall_epoch: int  # the trial's epoch on the wall clock, in ns; 0 before it and in virtual time
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Runs the choreography on this cluster's clock; Ctrl-C cancels it."""

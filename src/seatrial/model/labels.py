@@ -5,5 +5,6 @@ WORKLOAD_LABEL = "seatrial.dev/workload"  # which workload an object belongs to
 GROUP_LABEL = "seatrial.dev/nodes"  # which node group a fake node belongs to
 DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake node
 UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
+GANG_LABEL = "seatrial.dev/gang"  # on a gang's pods: how many pods the gang has
 APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long a gang's pod runs once all of the gang do
 PHASE_LABEL = "seatrial.dev/phase"  # which create phase made it, or the object whose pod it is

@@ -32,10 +32,7 @@ def load_of(submit: Submit, seed: int) -> Load:
     pods: list[int] = sizes.tolist()
 
     def item(index: int) -> Workload:
-        return Workload(
-            f"{submit.name}-{index}", submit.name, index, pods[index], submit.shape, submit.duration,
-            submit.gang, submit.declares, submit.overlay,
-        )  # fmt: skip
+        return submit.workload(index, pods[index])
 
     return Load(submit.name, submit.count, submit.pace, _due(submit.pace, submit.count, generator), item)
 

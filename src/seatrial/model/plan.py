@@ -93,7 +93,8 @@ class Workload:
     """One item of a load: `pods` pods of one shape that each run for `duration`.
 
     A `gang` runs only while all its pods run. `declares` is what a queue is told per pod, where that is not what the pods ask.
-    `overlay` is what the user wants in the Job's manifest beside that.
+    `overlay` is what the user wants in the Job's manifest beside that. An `interactive` one stays until it is deleted, and has
+    completed when it runs. `claim` is the spec of a PersistentVolumeClaim of its own.
     """
 
     name: str
@@ -105,6 +106,8 @@ class Workload:
     gang: bool = False
     declares: Amounts | None = None
     overlay: Mapping[str, Any] | None = None
+    interactive: bool = False
+    claim: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,15 @@ class Submit:
     declares: Amounts | None = None
     pace: Pace = Pace()
     overlay: Mapping[str, Any] | None = None
+    interactive: bool = False
+    claim: Mapping[str, Any] | None = None
+
+    def workload(self, index: int, pods: int, stem: str = "") -> Workload:
+        """Item `index`, called after `stem` or the phase: a name that nothing else in its namespace has."""
+        return Workload(
+            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, self.duration, self.gang, self.declares,
+            self.overlay, self.interactive, self.claim,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,12 @@ class Setting:
     choices: tuple[str, ...] = ()  # for text settings: what may stand there
     kind: str = "count"  # count, duration (ns once parsed), text or flag
     least: int = 0  # of a count
+    per_trial: bool = False  # it stands in what is made for a trial, no process is started with it
+
+    @property
+    def of_processes(self) -> bool:
+        """Real components are started with it: on a kept cluster all trials share it."""
+        return not self.per_trial and not self.about.startswith("model: ")
 
 
 CONTROL_PLANE: tuple[Setting, ...] = (
@@ -95,7 +101,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
 # How we ourselves submit and measure: in a scenario's `settings`, or in the file `seatrial.toml`. Only what is given is recorded.
 OWN: tuple[Setting, ...] = (
     Setting("measure", "resolution", 0, "times are rounded down to this; 0s: as fine as they were seen", kind="duration"),
-    Setting("measure", "stages", "all", "stages observed beside the general ones, `queued,admitted`, or `all`", kind="text"),
+    Setting("measure", "stages", "all", "stages drawn beside the general ones, `queued,admitted`, or `all`", kind="text"),
     Setting("submit", "command", "", "a command that submits one workload, instead of the API", kind="text"),
     Setting("submit", "rate", 0, "workloads a second at most, whatever the pace asks for; 0: no limit"),
 )  # fmt: skip

@@ -6,7 +6,6 @@ made it was answered. Times from the log win where both are known; how far the w
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seatrial.model.units import MICROSECOND
+from seatrial.kube.shapes import nanoseconds
 from seatrial.observe import sources
 from seatrial.observe.observer import Observer
 
@@ -140,7 +139,7 @@ def transitions(log: Path, namespace: str) -> Iterator[tuple[int, str, str]]:
             ref = event.object_ref
             if event.response_status.code < 300 and ref.namespace == namespace:
                 for stage in _stages(event):
-                    yield _nanoseconds(event.stage_timestamp), _name(event), stage
+                    yield nanoseconds(event.stage_timestamp), _name(event), stage
 
 
 def _name(event: _Event) -> str:
@@ -164,26 +163,24 @@ def _stages(event: _Event) -> list[str]:
     return []
 
 
-def _nanoseconds(text: str) -> int:
-    moment = datetime.datetime.fromisoformat(text)
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * MICROSECOND
-
-
 def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agreement:
     """Adds the log's times of what the watches saw to the ledger. `wall_epoch` is the epoch on the wall clock."""
-    ledger, seen = observer.ledger, observer.seen
+    ledger = observer.ledger
     of_pods = {stage.name: stage.of == "pod" for stage in ledger.stages}
     off: list[int] = []
     done: set[tuple[int, int]] = set()
     for wall, name, stage in transitions(log, namespace):
         number = ledger.number.get(stage)
         thing = (observer.pods if of_pods.get(stage) else observer.workloads).get(name)
-        if number is None or thing is None or (thing, number) in done or (thing, number) not in seen:
+        if number is None or thing is None or (thing, number) in done:
+            continue
+        seen = observer.when(thing, number)
+        if seen is None:
             continue
         done.add((thing, number))
         at = wall - wall_epoch
         ledger.note(at, thing, number, sources.AUDIT, observer.places.get(thing, -1) if of_pods[stage] else -1)
-        off.append(abs(at - seen[thing, number]))
+        off.append(abs(at - seen))
     values = np.asarray(off or [0])
     return Agreement(len(off), int(np.median(values)), int(np.percentile(values, 99)))
 
@@ -201,9 +198,9 @@ def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[Request]:
                 continue
             if wanted(seen.user.username):
                 ref, status = seen.object_ref, seen.response_status
-                at = _nanoseconds(seen.request_received_timestamp)
+                at = nanoseconds(seen.request_received_timestamp)
                 yield Request(
                     seen.user.username, seen.user_agent, seen.verb,
                     f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource, ref.name, status.code,
-                    status.reason, at, _nanoseconds(seen.stage_timestamp) - at,
+                    status.reason, at, nanoseconds(seen.stage_timestamp) - at,
                 )  # fmt: skip

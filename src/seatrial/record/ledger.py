@@ -42,6 +42,7 @@ class Ledger:
         self._segment = segment
         self._records = bytearray()
         self._names: list[str] = []
+        self._nodes_written = 0
         # What is still to come per stage and workload: pods for a pod stage, else 1; 0 is reached.
         self._left: list[list[int]] = [[] for _ in self.stages]
         self._of_pods = [stage.of == "pod" for stage in self.stages]
@@ -59,9 +60,24 @@ class Ledger:
             left.append(pods if of_pods else 1)
         return len(self.workload_phase) - 1
 
-    def pod(self, workload: int, name: str) -> int:
+    def workload_as(self, number: int, phase: int, pods: int) -> int:
+        """One whose number somebody else has given. Those before it that are not known yet have room."""
+        while len(self.workload_phase) <= number:
+            self.workload(-1, 0)
+        self.workload_phase[number] = phase
+        for of_pods, left in zip(self._of_pods, self._left, strict=True):
+            left[number] = pods if of_pods else 1
+        return number
+
+    def knows(self, workload: int, stage: int) -> None:
+        """It had reached the stage before this process began to look: counted, not recorded again."""
+        if self._left[stage][workload] > 0:
+            self._left[stage][workload] = 0
+            self.counts[stage] += 1
+
+    def pod(self, workload: int, name: str, uid: str = "") -> int:
         self.pod_workload.append(workload)
-        self._names.append(f"{workload}\t{name}\n")
+        self._names.append(f"{workload}\t{name}\t{uid}\n" if uid else f"{workload}\t{name}\n")
         return len(self.pod_workload) - 1
 
     def node(self, name: str) -> int:
@@ -88,7 +104,7 @@ class Ledger:
             self.last = at
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
-        """Another source's time for something reached before: recorded, not counted again."""
+        """Another source's time for something reached: recorded, not counted again."""
         self._records += RECORD.pack(at, thing, stage, source, node, 0)
 
     def lose_pod(self, at: int, pod: int, reached: Iterable[int]) -> None:
@@ -159,9 +175,17 @@ class Ledger:
             self._waiting[wait.stage].remove(wait)
 
     def flush(self) -> None:
-        self._segment.write(self._records, "".join(self._names))
-        self._records = bytearray()
-        self._names.clear()
+        """Names before the records that use them. What could not be written (the disk is full) is there for the next time."""
+        if len(self.nodes) > self._nodes_written:
+            names = self.nodes[self._nodes_written :]
+            self._segment.write("nodes", "".join(f"{name}\n" for name in names).encode())
+            self._nodes_written += len(names)
+        if self._names:
+            self._segment.write("pods", "".join(self._names).encode())
+            self._names.clear()
+        if self._records:
+            self._segment.write("observed", self._records)
+            self._records = bytearray()
 
     def close(self) -> None:
         self.flush()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.record.segments import write_all, write_whole
+from seatrial.record.segments import Appended, write_whole, writer_name
 
 METRICS = "metrics.parquet"
 SCHEMA = {"at_ns": pl.Int64, "source": pl.String, "metric": pl.String, "labels": pl.String, "value": pl.Float64}
@@ -25,8 +25,7 @@ class MetricsLog:
     """Where one process appends what it measured."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
-        path = directory / f"metrics-{writer or os.getpid()}.tsv"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = Appended(directory / f"metrics-{writer or writer_name()}.tsv")
         self._seen: set[tuple[str, str, str]] = set()
 
     def add(self, at: int, source: str, samples: Iterable[Sample]) -> None:
@@ -37,10 +36,10 @@ class MetricsLog:
                 self._seen.add(key)
                 lines.append(f"{at}\t{source}\t{metric}\t{labels}\t{value!r}\n")
         if lines:
-            write_all(self._file, "".join(lines).encode())
+            self._file.append("".join(lines).encode())
 
     def close(self) -> None:
-        os.close(self._file)
+        os.close(self._file.descriptor)
 
 
 def metrics(directory: Path) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from seatrial.record.segments import write_all, write_whole
+from seatrial.record.segments import Appended, write_whole, writer_name
 
 RECORD = struct.Struct("<qqqhhhhhhhhf")
 DTYPE = np.dtype(
@@ -45,10 +45,9 @@ class RequestLog:
     """Where one process appends. Names are numbered as they come and stand in a text file beside the records."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
-        name = writer or str(os.getpid())
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._records = os.open(directory / f"requests-{name}.seg", flags, 0o644)
-        self._names = os.open(directory / f"requests-{name}.names", flags, 0o644)
+        name = writer or writer_name()
+        self._records = Appended(directory / f"requests-{name}.seg")
+        self._names = Appended(directory / f"requests-{name}.names")
         self._numbers: dict[str, int] = {}
         self._held = bytearray()
         self.count = 0
@@ -61,7 +60,7 @@ class RequestLog:
                 return self.number("(other)")
             known = self._numbers[name] = len(self._numbers)
             line = name.replace("\n", " ").replace("\r", " ")
-            write_all(self._names, f"{line}\n".encode())
+            self._names.append(f"{line}\n".encode())
         return known
 
     def add(
@@ -78,13 +77,13 @@ class RequestLog:
 
     def flush(self) -> None:
         if self._held:
-            write_all(self._records, self._held)
+            self._records.append(self._held)
             self._held.clear()
 
     def close(self) -> None:
         self.flush()
-        os.close(self._records)
-        os.close(self._names)
+        os.close(self._records.descriptor)
+        os.close(self._names.descriptor)
 
 
 def requests(directory: Path) -> pl.DataFrame:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Workload
 from seatrial.model.units import SECOND
 
 NAME = "submitted.jsonl"
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, omit_defaults=True):
     workload: str
     number: int
     phase: str
@@ -23,6 +26,11 @@ class _Line(msgspec.Struct):
     pods: int
     duration_s: float
     at_ns: int
+    refused: str = ""  # why the server did not take it
+    error_ns: int = 0  # how far `at_ns` may be off
+
+
+_decode = msgspec.json.Decoder(_Line).decode
 
 
 class Submissions:
@@ -33,24 +41,76 @@ class Submissions:
         self._encode = msgspec.json.Encoder().encode
         self._lines: list[bytes] = []
 
-    def add(self, number: int, workload: Workload, at: int) -> None:
+    def add(self, number: int, workload: Workload, at: int, refused: str = "", error: int = 0) -> None:
         line = _Line(
-            workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at
-        )
+            workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at, refused,
+            error,
+        )  # fmt: skip
         self._lines.append(self._encode(line))
         if len(self._lines) >= 4096:
             self.flush()
 
     def flush(self) -> None:
+        """All lines or, on a full disk, none of them: a line that is half there would be lost with the next."""
         if self._lines:
             data = memoryview(b"\n".join(self._lines) + b"\n")
-            while data:
-                data = data[os.write(self._file, data) :]
-            self._lines.clear()
+            before = os.fstat(self._file).st_size
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                os.ftruncate(self._file, before)
+                raise
+            finally:
+                self._lines.clear()
 
     def close(self) -> None:
         self.flush()
         os.close(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What earlier processes of a submission left: indices that need no sending, those of them that were refused (index →
+    why), and whether the last line was torn by a crash."""
+
+    indices: frozenset[int] = frozenset()
+    refused: Mapping[int, str] = field(default_factory=dict)
+    torn: bool = False
+
+
+def take_up(directory: Path, again_if_refused: bool = False) -> Done:
+    """What is done so far, from a file that can be appended to afterwards: a torn last line is cut off it, and the lines of
+    what is to be sent again are taken out."""
+    path = directory / NAME
+    data = path.read_bytes() if path.exists() else b""
+    lines = data.splitlines(keepends=True)
+    torn = bool(lines) and not _whole(lines[-1])
+    kept = lines[:-1] if torn else lines
+    try:
+        read_lines = [(line, _decode(line)) for line in kept]
+    except msgspec.MsgspecError as error:
+        raise SetupProblem(
+            f"{path} is damaged before its last line: {error}", "take it from a backup, or submit into another OUT"
+        ) from error
+    if again_if_refused:
+        read_lines = [(line, said) for line, said in read_lines if not said.refused]
+    whole = b"".join(line for line, _ in read_lines)
+    if whole != data:
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(whole)
+        part.replace(path)
+    refused = {said.index: said.refused for _, said in read_lines if said.refused}
+    return Done(frozenset(said.index for _, said in read_lines), refused, torn)
+
+
+def _whole(line: bytes) -> bool:
+    """Ends, and is JSON: a machine that crashed may have left a line of zeros."""
+    try:
+        _decode(line)
+    except msgspec.MsgspecError:
+        return False
+    return line.endswith(b"\n")
 
 
 def read(directory: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A comparison as people read it: one table of words that the terminal, Markdown and HTML show alike, a picture, and JSON.
+"""A comparison as people read it: one table of words that the terminal, Markdown and the page show alike, a picture, and JSON.
 
 What a reader must not overlook stands on top: that the sides are not alike and were compared anyway, and that there are too few
 runs to say anything.
@@ -6,7 +6,6 @@ runs to say anything.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,14 +20,6 @@ from seatrial.report.drawing import COLOURS, our_style, save, short
 from seatrial.report.printing import print_line
 
 TESTED = {figure.name for figure in TESTED_FIGURES}
-STYLE = """
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
-th,td{padding:.25rem .9rem .25rem 0;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
-th:first-child,td:first-child,td:last-child,th:last-child{text-align:left}
-.unlike{border-left:4px solid #D55E00;padding-left:.8rem;font-weight:600}.note{opacity:.75}.differs td{font-weight:600}
-"""
 
 
 def title(comparison: Comparison) -> str:
@@ -54,13 +45,17 @@ def headline(comparison: Comparison) -> str:
         return "more than noise: " + ", ".join(f"{one.figure.name} {one.verdict} ({_ratio(one)})" for one in differ)
     if any(found.verdict == "noise" for found in tested):
         return "no difference beyond noise"
-    if tested and all(found.verdict == "same" for found in tested if not found.why):
-        return "the same in all runs" if not any(found.why for found in tested) else "nothing can be said"
-    return "too few runs to tell a difference from noise"
+    if tested and all(found.verdict == "same" for found in tested):
+        return "the same in all runs"
+    if any(found.ratio is not None for found in tested):
+        return "too few runs to tell a difference from noise"
+    return "nothing that can be compared"
 
 
 def method(comparison: Comparison) -> str:
-    first, second = (len({(run.trial.name) for run in side.runs}) for side in (comparison.first, comparison.second))
+    first, second = (len(side.runs) for side in (comparison.first, comparison.second))
+    if first == second == 1:
+        return "one run each: no repeats, so nothing says what is noise"
     how = "sides exchanged within pairs of equal seed" if comparison.paired else "runs dealt out anew"
     tested = sum(found.corrected_p is not None for found in comparison.tested)
     return (
@@ -140,56 +135,29 @@ def markdown(comparisons: Sequence[Comparison], everything: bool = False) -> str
 
 
 def _markdown(comparison: Comparison, everything: bool) -> Iterator[str]:
-    yield f"### {_md(title(comparison))}"
+    yield f"### {escaped(title(comparison))}"
     yield ""
     for reason in comparison.unlike:
-        yield f"> **Not comparable, compared anyway:** {_md(reason)}"
+        yield f"> **Not comparable, compared anyway:** {escaped(reason)}"
         yield ""
-    yield f"**{_md(headline(comparison))}**"
+    yield f"**{escaped(headline(comparison))}**"
     yield ""
     headings, rows = table(comparison, everything)
-    yield f"| {' | '.join(_md(heading) for heading in headings)} |"
+    yield f"| {' | '.join(escaped(heading) for heading in headings)} |"
     yield f"|---|{'---:|' * (len(headings) - 2)}---|"
     for cells, differs in rows:
-        shown = [_md(cell.strip() if not cell.startswith("  ") else f"· {cell.strip()}") for cell in cells]
+        shown = [escaped(cell.strip() if not cell.startswith("  ") else f"· {cell.strip()}") for cell in cells]
         yield f"| {' | '.join(f'**{cell}**' if differs and cell else cell for cell in shown)} |"
     yield ""
     for note in (*comparison.notes, method(comparison)):
-        yield f"{_md(note)}."
+        yield f"{escaped(note)}."
         yield ""
 
 
-def _md(text: str) -> str:
+def escaped(text: str) -> str:
     """Names come from elsewhere: nothing in them is markup."""
     plain = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~" else sign for sign in plain)
-
-
-def html_section(comparison: Comparison, everything: bool = False) -> str:
-    """A section for a page that has a style of its own."""
-    e = html.escape
-    headings, rows = table(comparison, everything)
-    parts = [f"<section><h2>{e(title(comparison))}</h2>"]
-    parts += [f'<p class="unlike">Not comparable, compared anyway: {e(reason)}</p>' for reason in comparison.unlike]
-    parts.append(f"<p><strong>{e(headline(comparison))}</strong></p><table><thead><tr>")
-    parts += [f"<th>{e(heading)}</th>" for heading in headings]
-    parts.append("</tr></thead><tbody>")
-    for cells, differs in rows:
-        inner = "".join(
-            f"<td>{e(cell.replace('  ', '· ', 1) if cell.startswith('  ') else cell)}</td>" for cell in cells
-        )
-        parts.append(f"{'<tr class=differs>' if differs else '<tr>'}{inner}</tr>")
-    parts.append("</tbody></table>")
-    parts += [f'<p class="note">{e(note)}.</p>' for note in (*comparison.notes, method(comparison))]
-    return "".join([*parts, "</section>"])
-
-
-def html_page(comparisons: Sequence[Comparison], everything: bool = False) -> str:
-    sections = "".join(html_section(comparison, everything) for comparison in comparisons)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Comparison</title><style>{STYLE}</style></head><body><h1>Comparison</h1>{sections}</body></html>\n"
-    )
 
 
 def as_json(comparisons: Sequence[Comparison]) -> str:

@@ -33,7 +33,7 @@ class Group:
     @property
     def completed(self) -> int:
         """Repeats that ended as they should."""
-        return sum(row["total_s"] is not None for row in self.rows)
+        return sum(ended_well(row) for row in self.rows)
 
     @property
     def trusted(self) -> tuple[fig.Figures, ...]:
@@ -54,6 +54,11 @@ class Group:
 
     def most(self, figure: str) -> int:
         return max(int(value) for row in self.rows if isinstance(value := row.get(figure), int | float))
+
+
+def ended_well(row: fig.Figures) -> bool:
+    """Everything completed; where nothing was to be submitted (only requests were sent), that the steps did."""
+    return row["total_s"] is not None or (row["outcome"] == "completed" and not row["workloads"])
 
 
 def spread(values: Sequence[float]) -> Spread | None:

@@ -18,13 +18,14 @@ import numpy as np
 
 from seatrial.analysis.directory import StudyRecord, read_study
 from seatrial.analysis.figures import as_text
+from seatrial.analysis.lifecycle import lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.load_picture import load_figure
-from seatrial.report.step_times import WHOLE, Counts, Seconds, Step, StepTimes, step_times
+from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
 
 FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
@@ -36,14 +37,9 @@ _WIDTH, _ROW, _HEAD, _FOOT = 11.0, 1.45, 1.4, 0.65  # inches
 
 def write_pictures(out: Path, kind: str = "png") -> list[Path]:
     """Writes the pictures of the study in `out`; those there is nothing to show in are left out."""
-    if kind not in FORMATS:
-        raise UsageProblem(f"no pictures in format '{kind}'", f"Choose one of {', '.join(FORMATS)}.")
+    written = write_steps(out, kind)
     study = read_study(out)
-    written: list[Path] = []
     with our_style():
-        for name, times in step_times(study).items():
-            if times.steps:
-                written.append(save(_steps_figure(study, times), out / f"{name}.{kind}"))
         totals = _totals_figure(study, grouped(summary_rows(out)))
         if totals is not None:
             written.append(save(totals, out / f"totals.{kind}"))
@@ -56,7 +52,22 @@ def write_pictures(out: Path, kind: str = "png") -> list[Path]:
     return written
 
 
-def _steps_figure(study: StudyRecord, times: StepTimes) -> Any:
+def write_steps(
+    out: Path, kind: str, which: Sequence[str] = KINDS, read: Read = lifecycle, notes: Sequence[str] = ()
+) -> list[Path]:
+    """Of the two pictures of steps those in `which`, of the workloads that `read` leaves; `notes` say in them what was picked."""
+    if kind not in FORMATS:
+        raise UsageProblem(f"no pictures in format '{kind}'", f"Choose one of {', '.join(FORMATS)}.")
+    study = read_study(out)
+    with our_style():
+        return [
+            save(_steps_figure(study, times, notes), out / f"{name}.{kind}")
+            for name, times in step_times(study, read).items()
+            if times.steps and name in which
+        ]
+
+
+def _steps_figure(study: StudyRecord, times: StepTimes, notes: Sequence[str] = ()) -> Any:
     from matplotlib.figure import Figure
 
     rows = len(times.steps)
@@ -79,7 +90,7 @@ def _steps_figure(study: StudyRecord, times: StepTimes) -> Any:
         right.set_xlabel("workloads")
     which = "the steps everyone knows" if times.kind == "general" else "every step the stacks have"
     title = f"{short(study.name)} on {study.on}: how long each step of a workload took ({which})"
-    head(figure, height, title, _pooled(study, times, cut), setups=times.setups)
+    head(figure, height, title, _pooled(study, times, cut, notes), setups=times.setups)
     return figure
 
 
@@ -91,7 +102,7 @@ def _draw_step(left: Any, right: Any, step: Step, setups: Sequence[str]) -> bool
     values = {setup: step.points[setup].joined() for setup in setups if setup in step.points}
     largest = max(float(np.max(np.abs(took))) for _, took in values.values())
     factor, unit = (1000.0, "ms") if largest < 1 else (1.0, "s")
-    edges = _edges([took * factor for _, took in values.values()])
+    edges = edges_of([took * factor for _, took in values.values()], BINS)
     counts = {setup: np.histogram(took * factor, edges)[0] for setup, (_, took) in values.items()}
     _draw_histograms(right, counts, edges, setups)
     submitted = np.concatenate([at for at, _ in values.values()])
@@ -134,21 +145,11 @@ def _draw_histograms(axis: Any, counts: Mapping[str, Counts], edges: Seconds, se
     axis.set_xlim(0, lane * len(setups))
 
 
-def _edges(values: Sequence[Seconds]) -> Seconds:
-    """Common bins of all set-ups; a step that always takes the same gets room around it."""
-    low = min(float(np.min(v)) for v in values)
-    high = max(float(np.max(v)) for v in values)
-    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
-    if high - low < 1e-9 + abs(high) * 1e-6:
-        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
-    return np.linspace(low, high, BINS + 1)
-
-
 def _marker_area(points: int) -> float:
     return 16 if points < 300 else 8 if points < 3000 else 3
 
 
-def _pooled(study: StudyRecord, times: StepTimes, cut: bool) -> list[str]:
+def _pooled(study: StudyRecord, times: StepTimes, cut: bool, picked: Sequence[str]) -> list[str]:
     """The lines below the title: what was measured, and what a reader could be misled by."""
     trials = study.trusted
     params: dict[str, list[str]] = {}
@@ -161,7 +162,7 @@ def _pooled(study: StudyRecord, times: StepTimes, cut: bool) -> list[str]:
     over += [f"{repeats} repeats"] if repeats > 1 else []
     pooled = f", pooled over {' and '.join(over)}" if over else ""
     first = f"{times.workloads:,} workloads in {times.trials} trial{'s' if times.trials != 1 else ''}{pooled}"
-    notes: list[str] = []
+    notes: list[str] = [*picked]
     unfinished = sum(trial.outcome != "completed" for trial in trials)
     if unfinished:
         notes.append(f"{unfinished} of them did not complete: only the steps that were reached are shown")

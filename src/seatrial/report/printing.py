@@ -7,12 +7,12 @@ import re
 from rich.console import Console
 from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 
 
 def printable(text: str, style: str = "") -> Text:
     """As it stands: no markup, no control characters."""
-    return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), style=style)
+    return Text(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), style=style)
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

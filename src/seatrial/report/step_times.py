@@ -6,7 +6,7 @@ the stacks have. Trials of one set-up are pooled; one that is not to be trusted 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,17 +56,20 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-def step_times(study: StudyRecord) -> dict[str, StepTimes]:
+Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads
+
+
+def step_times(study: StudyRecord, read: Read = lifecycle) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
     trials = study.trusted
-    order = order_of(study.trials)
+    order = _detailed(order_of(study.trials), trials)
     stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
     steps = {kind: {name: Step(name, _about(trials, name)) for name in stages[kind][1:]} for kind in KINDS}
     for kind in KINDS:
         steps[kind][WHOLE] = Step(WHOLE, "from submitted to completed", [SUBMITTED.name])
     workloads = 0
     for trial in trials:
-        seen = lifecycle(trial)
+        seen = read(trial)
         workloads += seen.workloads.height
         for kind in KINDS:
             _add(steps[kind], seen, stages[kind])
@@ -78,6 +81,16 @@ def step_times(study: StudyRecord) -> dict[str, StepTimes]:
         )
         for kind in KINDS
     }
+
+
+def edges_of(values: Sequence[Seconds], bins: int) -> Seconds:
+    """Common bins of all set-ups; a step that always takes the same gets room around it."""
+    low = min(float(np.min(v)) for v in values)
+    high = max(float(np.max(v)) for v in values)
+    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
+    if high - low < 1e-9 + abs(high) * 1e-6:
+        low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
+    return np.linspace(low, high, bins + 1)
 
 
 def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None:
@@ -106,6 +119,13 @@ def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None
 
 def _general(trials: Sequence[TrialRecord]) -> set[str]:
     return {stage.name for trial in trials for stage in trial.stages if stage.general} | {SUBMITTED.name}
+
+
+def _detailed(order: Sequence[str], trials: Sequence[TrialRecord]) -> list[str]:
+    """All stages, or those that the setting `stages` of `measure` names beside the general ones."""
+    settings = [(trial.document.get("settings") or {}).get("measure") or {} for trial in trials]
+    named = {name.strip() for one in settings for name in str(one.get("stages") or "all").split(",")}
+    return [name for name in order if "all" in named or not named or name in named | _general(trials)]
 
 
 def _about(trials: Sequence[TrialRecord], name: str) -> str:

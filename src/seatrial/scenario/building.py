@@ -180,7 +180,12 @@ class StepBuilder:
 
     def check(self, path: Path, name: str, texts: list[str]) -> Check:
         for number, text in enumerate(texts):
-            late = sorted(Expression.parse(text).names & set(FIGURES) - set(KNOWN_WHILE_RUNNING))
+            expression = Expression.parse(text)
+            late = [
+                *sorted(expression.names & set(FIGURES) - set(KNOWN_WHILE_RUNNING)),
+                *expression.asked,
+                *expression.references,
+            ]
             if late:
                 what = f"'{late[0]}' is known only at the end of a trial"
                 self.wrong((*path, number), what, "write it under the scenario's own `expect:`")

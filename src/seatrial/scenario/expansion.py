@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.model import settings as table
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
@@ -64,10 +65,11 @@ def expand(
     sets: Mapping[str, list[Scalar]] | None = None,
     repeat: int | None = None,
     seed: int | None = None,
+    nodes: tuple[NodeGroup, ...] = (),
 ) -> list[Trial]:
     """All trials, numbered from 1. ScenarioProblem has everything that is wrong in it, UsageProblem is the command's.
 
-    `stacks` is every stack there is with its own settings.
+    `stacks` is every stack there is with its own settings; `nodes`, if there are any, stand in for the scenario's fake ones.
     """
     choice = _choice(pick_setups, pick_stacks, stacks)
     if repeat is not None and repeat < 1:
@@ -76,7 +78,7 @@ def expand(
         raise UsageProblem(f"--seed {seed} is less than 0", "write 0 or more")
     scenario = override(scenario, sets or {})
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
-    plans = _plans(scenario, stacks, choice)
+    plans = _plans(scenario, stacks, choice, nodes)
     repeats = [repeat or plan.repeat for plan in plans]
     _refuse_too_many(scenario, sum(n * len(plan.runs) for n, plan in zip(repeats, plans, strict=True)))
     own = _own_params(scenario)
@@ -130,14 +132,14 @@ def _refuse_too_many(scenario: Scenario, count: int) -> None:
         raise ScenarioProblem([scenario.source.mistake(("params",), what, remedy)])
 
 
-def _plans(scenario: Scenario, stacks: Stacks, choice: Choice) -> list[Plan]:
+def _plans(scenario: Scenario, stacks: Stacks, choice: Choice, nodes: tuple[NodeGroup, ...]) -> list[Plan]:
     """One per choice of params. The mistakes of all are collected: a value may be wrong in the second only."""
     source = scenario.source
     mistakes = dict.fromkeys([*source.mistakes, *params.check(source, scenario.params)])
     plans: list[Plan] = []
     planned: set[str] = set()
     for values in params.combinations(scenario.params):
-        planning, found = _planning(source, stacks, values)
+        planning, found = _planning(source, stacks, values, nodes)
         if planning is not None:
             runs = []
             for setup in planning.chosen(choice):
@@ -155,12 +157,14 @@ def _plans(scenario: Scenario, stacks: Stacks, choice: Choice) -> list[Plan]:
     return plans
 
 
-def _planning(source: Source, stacks: Stacks, values: Mapping[str, Scalar]) -> tuple[_Planning | None, list[Mistake]]:
+def _planning(
+    source: Source, stacks: Stacks, values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
+) -> tuple[_Planning | None, list[Mistake]]:
     part, data, found = checking.check(source, values, stacks)
     found += settings.check(source, data, stacks)
     if part is None or found:
         return None, found
-    planning = _Planning(source, part, stacks, values)
+    planning = _Planning(source, part, stacks, values, nodes)
     return planning, planning.mistakes
 
 
@@ -169,7 +173,7 @@ def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
     own = planning.own(setup.name)
     if not own:
         return planning.run(setup)
-    again, found = _planning(planning.source, planning.stacks, {**planning.values, **own})
+    again, found = _planning(planning.source, planning.stacks, {**planning.values, **own}, planning.standing)
     if again is None:
         return None, found
     run, wrong = again.run(_picked(again.setups(), setup.name))
@@ -179,12 +183,21 @@ def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
 class _Planning:
     """The scenario with one choice of params."""
 
-    def __init__(self, source: Source, part: ScenarioPart, stacks: Stacks, values: Mapping[str, Scalar]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        part: ScenarioPart,
+        stacks: Stacks,
+        values: Mapping[str, Scalar],
+        standing: tuple[NodeGroup, ...] = (),
+    ) -> None:
         self.source = source
         self.part = part
         self.stacks = stacks
         self.values = values
         self.mistakes: list[Mistake] = []
+        self.standing = standing
+        self.written: list[NodeGroup] = []  # what the scenario says itself: steps may name it
         self.nodes = {name: self.groups(name) for name in part.nodes}
 
     def chosen(self, choice: Choice) -> list[Setup]:
@@ -200,7 +213,8 @@ class _Planning:
 
     def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
         namespaces = self.part.namespaces or 0
-        builder = StepBuilder(self.source, self.part.steps, setup.nodes, setup.name, namespaces)
+        known = (*self.written, *self.standing) if self.standing else setup.nodes
+        builder = StepBuilder(self.source, self.part.steps, known, setup.name, namespaces)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
         return Run(setup, self.values, steps, expect, namespaces), builder.mistakes
@@ -213,7 +227,8 @@ class _Planning:
             if name in names[:number]:
                 what = f"two node groups are called '{name}'"
                 self.wrong((*path, number, "name"), what, "give each a name of its own")
-        return groups
+        self.written += groups
+        return groups if any(group.kubelet or group.existing for group in groups) else self.standing or groups
 
     def wrong(self, path: Path, what: str, remedy: str) -> None:
         self.mistakes.append(self.source.mistake(path, what, remedy))
@@ -245,7 +260,8 @@ class _Planning:
         self, name: str, stack: str, entry: str, client: ClientPart | None, own: SettingsPart | None = None
     ) -> Setup:
         resolved = settings.resolved(self.stacks[stack], self.part.settings, own)
-        return Setup(name, stack, self.nodes[entry], Client(client.rate if client else None), resolved)
+        rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
+        return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
 
     def part_of(self, own: ComponentPart) -> Part:
         """Files are named from where the scenario stands."""

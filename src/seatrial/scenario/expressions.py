@@ -1,9 +1,12 @@
-"""The expressions of `expect`: `completed == submitted`, `p99_s <= 30`, `outcome == "clogged"`.
+"""The expressions of `expect`: `completed == submitted`, `p99_s <= 30`, `outcome == "clogged"`, `p99_s(kueue) <= 1.2 * baseline`.
 
 Python's grammar, read with `ast` and held to a short list of what may stand there, so that nobody has to learn another
 language and nothing can be executed. A figure may be empty (`total_s` of a trial that did not complete). A comparison
 with an empty figure is neither true nor false, also under `not`, and an expectation that hangs on one does not hold: a
 stack that clogs must not pass `not total_s > 60`.
+
+`p99_s(kueue)` is that set-up's figure, whichever set-up is being judged, and `baseline` the same figure in another study. When it
+is parsed, each becomes a name of its own (`references` says what it stands for), so that whoever judges only looks names up.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from __future__ import annotations
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from seatrial.model.errors import UsageProblem
 from seatrial.scenario.nearest import nearest, remedy_for
@@ -31,6 +34,13 @@ FIGURES: tuple[str, ...] = (
 )  # fmt: skip
 # Those that can be asked of one identity: `rejected(tenant)`, `api_p99_s("kube-scheduler")`.
 OF_IDENTITIES = ("requests", "rejected", "retried", "errors", "api_p50_s", "api_p95_s", "api_p99_s")
+TEXTS = ("outcome", "setup", "stack", "clog")
+# Counted or said, not measured: these hold or not, whatever the noise.
+EXACT = (
+    "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "valid", *TEXTS,
+    "requests", "rejected", "retried", "errors", *(name for name in FIGURES if name.startswith("audit_")),
+)  # fmt: skip
+BASELINE = "baseline"
 KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
 OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")
 LONGEST = 1000
@@ -43,7 +53,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _TRUTH: dict[str, float] = {"true": True, "false": False}
-_ALLOWED = "comparisons, and, or, not, + - * /, numbers, texts in quotes, names and parentheses"
+_ALLOWED = "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity) and parentheses"
+
+
+def figure_of(name: str) -> str:
+    """`rejected` of `rejected(tenant)`."""
+    return name.partition("(")[0]
 
 
 class ExpressionProblem(UsageProblem):
@@ -55,12 +70,74 @@ class ExpressionProblem(UsageProblem):
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A figure of a set-up that is named (empty: the one that is judged), in this study or in the baseline."""
+
+    figure: str
+    setup: str = ""
+    baseline: bool = False
+
+    @property
+    def name(self) -> str:
+        of = f"({self.setup})" if self.setup else ""
+        return f"{self.figure}{of}{' of the baseline' if self.baseline else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sides of one comparison; a bare name has only a left."""
+
+    left: ast.expr
+    op: ast.cmpop | None = None
+    right: ast.expr | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [name for side in (self.left, self.right) if side is not None for name in _names(side)]
+
+    @property
+    def text(self) -> str:
+        if self.op is None or self.right is None:
+            return _written(self.left)
+        return _written(ast.Compare(self.left, [self.op], [self.right]))
+
+    def holds(self, values: Mapping[str, Value]) -> bool | None:
+        """None where an empty figure leaves it open. Raises as `Expression.evaluate` does."""
+        whole = self.left if self.op is None else ast.Compare(self.left, [self.op], [self.right or self.left])
+        return _condition(ast.copy_location(whole, self.left), values)
+
+    def margin(self, values: Mapping[str, Value]) -> float | None:
+        """By how much the left is above the right; None with a text or an empty figure."""
+        if self.right is None:
+            return None
+        sides = [_value(side, values) for side in (self.left, self.right)]
+        left, right = (side if isinstance(side, int | float) else None for side in sides)
+        return None if left is None or right is None else float(left - right)
+
+    def may_be(self, wanted: bool, low: float, high: float) -> bool:
+        """Whether it can come out as wanted if the margin is somewhere between these two."""
+        match self.op:
+            case ast.Lt():
+                return low < 0 if wanted else high >= 0
+            case ast.LtE():
+                return low <= 0 if wanted else high > 0
+            case ast.Gt():
+                return high > 0 if wanted else low <= 0
+            case ast.GtE():
+                return high >= 0 if wanted else low < 0
+        inside = low <= 0 <= high
+        equal = isinstance(self.op, ast.Eq)
+        return inside if wanted == equal else not low == high == 0
+
+
+@dataclass(frozen=True, slots=True)
 class Expression:
-    """A checked expression. Calls such as `p99_s(kueue)` will be one more case in `_check` and `_value`."""
+    """A checked expression."""
 
     text: str
     names: frozenset[str]
     tree: ast.expr = field(repr=False, compare=False)
+    references: Mapping[str, Reference] = field(default_factory=dict)  # by the name that stands for it
 
     @classmethod
     def parse(
@@ -69,16 +146,29 @@ class Expression:
         """Raises ExpressionProblem; with `known`, also for a name that is not among them, and with `texts` for a text
         that a name never is."""
         tree = _tree(text)
+        texts = {"outcome": OUTCOMES, **(texts or {})}
         try:
-            tree = cast(ast.expr, _Calls().visit(tree))
+            references = _Referring(text, None if known is None else texts.get("setup"))
+            tree = references.visit(tree)
             _check_condition(tree)
-            _check_texts(tree, {"outcome": OUTCOMES, **(texts or {})})
+            _check_texts(tree, texts)
             names = _names(tree)
         except RecursionError:
             raise ExpressionProblem("the expression is nested too deep", "split it in two") from None
         if known is not None:
-            _check_names(tree, list(known))
-        return cls(text, frozenset(names), tree)
+            _check_names(tree, [*known, *references.found], list(known))
+        return cls(text, frozenset(names), tree, references.found)
+
+    @property
+    def figures(self) -> frozenset[str]:
+        """All figures it is about, of whichever set-up."""
+        own = {figure_of(name) for name in self.names}
+        return frozenset(own & set(FIGURES) | {reference.figure for reference in self.references.values()})
+
+    @property
+    def asked(self) -> list[str]:
+        """Its figures of single identities, as it names them."""
+        return sorted(name for name in self.names if figure_of(name) in OF_IDENTITIES and "(" in name)
 
     def evaluate(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds. Raises ExpressionProblem for a name that `values` lacks, and for a division by zero."""
@@ -88,6 +178,86 @@ class Expression:
         """The figures it names as they are: `completed is 99, total_s is empty`."""
         found = [f"{name} is {_shown(values.get(name))}" for name in _names(self.tree)]
         return ", ".join(found)
+
+    def why_not(self, values: Mapping[str, Value]) -> str | None:
+        """None if it holds for these figures, else a sentence that says what was found."""
+        try:
+            if self.evaluate(values):
+                return None
+        except ExpressionProblem as problem:
+            return f"`{self.text}` cannot be judged: {problem.message}"
+        return f"`{self.text}` does not hold: {self.explain(values)}"
+
+    def comparisons(self) -> Iterator[Comparison]:
+        for part in ast.walk(self.tree):
+            if isinstance(part, ast.Compare):
+                yield from _comparisons(part)
+
+    def decide(self, may_be: Callable[[Comparison, bool], bool]) -> bool:
+        """Whether it may hold, if `may_be` says of each comparison whether it may come out as wanted."""
+        return _decide(self.tree, True, may_be)
+
+
+def _decide(node: ast.expr, wanted: bool, may_be: Callable[[Comparison, bool], bool]) -> bool:
+    match node:
+        case ast.BoolOp(op=op, values=parts):
+            together = all if isinstance(op, ast.And) == wanted else any
+            return together([_decide(part, wanted, may_be) for part in parts])
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return _decide(part, not wanted, may_be)
+        case ast.Compare():
+            return (all if wanted else any)([may_be(one, wanted) for one in _comparisons(node)])
+    return may_be(Comparison(node), wanted)
+
+
+def _comparisons(node: ast.Compare) -> list[Comparison]:
+    """`a < b <= c` is two."""
+    sides = [node.left, *node.comparators]
+    return [Comparison(a, op, b) for a, op, b in zip(sides, node.ops, sides[1:], strict=False)]
+
+
+class _Referring(ast.NodeTransformer):
+    """Puts a name in place of every `figure(set-up)` and every `baseline`."""
+
+    def __init__(self, text: str, setups: Iterable[str] | None) -> None:
+        self.text = _one_line(text)
+        self.setups = setups if setups is None else list(setups)
+        self.found: dict[str, Reference] = {}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not isinstance(node.func, ast.Name) or len(node.args) != 1 or node.keywords:
+            raise _refused(node, f"it may have {_ALLOWED}")
+        figure = node.func.id
+        if figure not in FIGURES:
+            raise ExpressionProblem(f"unknown figure '{figure}'", remedy_for(figure, FIGURES), _column(node))
+        given = node.args[0]
+        setup = (
+            given.value
+            if isinstance(given, ast.Constant) and isinstance(given.value, str)
+            else ast.get_source_segment(self.text, given) or ""
+        ).strip()  # a set-up may be called kwok+mcad
+        if figure in OF_IDENTITIES:  # not of a set-up: whoever sends requests is asked for by name
+            return ast.copy_location(ast.Name(f"{figure}({setup})", ast.Load()), node)
+        if self.setups is not None and setup not in self.setups:
+            raise ExpressionProblem(f"unknown set-up '{setup}'", remedy_for(setup, self.setups), _column(given))
+        return self._named(Reference(figure, setup), node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        asked = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name.id == BASELINE]
+        if asked:
+            figures = [name for name in _names(node) if name in FIGURES or name in self.found]
+            if len(figures) != 1:
+                remedy = "compare one figure with it, like `p99_s(kueue) <= 1.2 * baseline`"
+                raise ExpressionProblem("the baseline of which figure?", remedy, _column(asked[0]))
+            own = self.found.get(figures[0], Reference(figures[0]))
+            for name in asked:
+                name.id = self._named(Reference(own.figure, own.setup, baseline=True), name).id
+        return node
+
+    def _named(self, reference: Reference, node: ast.expr) -> ast.Name:
+        self.found[reference.name] = reference
+        return ast.copy_location(ast.Name(reference.name, ast.Load()), node)
 
 
 def calculate(text: str, values: Mapping[str, Value]) -> float:
@@ -109,6 +279,10 @@ def _shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else f'"{value}"' if isinstance(value, str) else str(value)
 
 
+def _one_line(text: str) -> str:
+    return text.strip().replace("\n", " ")
+
+
 def _tree(text: str) -> ast.expr:
     if not text.strip():
         raise ExpressionProblem("an empty expectation", "write one like `completed == submitted`")
@@ -117,7 +291,7 @@ def _tree(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text.strip().replace("\n", " "), mode="eval").body
+            return ast.parse(_one_line(text), mode="eval").body
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
         raise ExpressionProblem(
@@ -125,18 +299,6 @@ def _tree(text: str) -> ast.expr:
         ) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionProblem(f"`{text}` is not an expression", f"it may have {_ALLOWED}") from None
-
-
-class _Calls(ast.NodeTransformer):
-    """`rejected(tenant)` is a figure of that name: from here on nothing need know that it was written as a call."""
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        match node:
-            case ast.Call(
-                func=ast.Name(id=figure), args=[ast.Name(id=of) | ast.Constant(value=str() as of)], keywords=[]
-            ):
-                return ast.copy_location(ast.Name(f"{figure}({of})", ast.Load()), node)
-        return node
 
 
 def _single_equals(text: str) -> bool:
@@ -196,14 +358,15 @@ def _check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
                     raise ExpressionProblem(f"no {name} is {side.value!r}", remedy, _column(side))
 
 
-def _check_names(tree: ast.expr, known: list[str]) -> None:
+def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = None) -> None:
+    suggested = known if suggested is None else suggested
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known and node.id not in _TRUTH:
-            close = nearest(node.id, known)
+            close = nearest(node.id, suggested)
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
                 remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
-                remedy = f"did you mean '{close}'?" if close else f"known: {', '.join(known)}"
+                remedy = f"did you mean '{close}'?" if close else f"known: {', '.join(suggested)}"
             raise ExpressionProblem(f"unknown name '{node.id}'", remedy, _column(node))
 
 
@@ -277,7 +440,8 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
             try:
                 return float(_ARITHMETIC[type(op)](a, b))
             except (ZeroDivisionError, OverflowError) as error:
-                message = f"`{_written(node)}`: {error}"
+                what = "divides by zero" if isinstance(error, ZeroDivisionError) else "is too large a number"
+                message = f"`{_written(node)}` {what}"
                 raise ExpressionProblem(message, "guard it, or use other figures", _column(node)) from None
     raise _refused(node, f"it may have {_ALLOWED}")
 

@@ -10,7 +10,7 @@ from typing import Any
 from seatrial.model.errors import Mistake, UsageProblem
 from seatrial.model.plan import Scalar
 from seatrial.scenario import scalars
-from seatrial.scenario.expressions import FIGURES, ExpressionProblem, calculate
+from seatrial.scenario.expressions import BASELINE, FIGURES, ExpressionProblem, calculate
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
 
@@ -28,7 +28,7 @@ WHEN_SENT = ("i", "namespace", "payload")
 # may be params too (the design's own example has `pods`); in `expect` they then mean the figure.
 TAKEN = tuple(
     name
-    for name in ("scenario", "on", "setup", "stack", "repeat", "seed", *FIGURES)
+    for name in ("scenario", "on", "setup", "stack", "repeat", "seed", BASELINE, *FIGURES)
     if name not in ("workloads", "pods", "nodes")
 )
 

@@ -56,10 +56,7 @@ def parse(text: str, file: str) -> Source:
     try:
         top = reader.document()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = f"not YAML: {error.problem or error.context}"
-        _give_up(file, place, what, _yaml_remedy(text, place))
+        _not_yaml(error, text, file)
     except yaml.YAMLError as error:
         _give_up(file, (1, 1), f"not YAML: {str(error).splitlines()[0]}", "is this a text file?")
     if top is None or top.value is None:
@@ -69,6 +66,27 @@ def parse(text: str, file: str) -> Source:
     if not isinstance(top.value, dict):
         _give_up(file, top.place, "a scenario is a mapping of keys to values", "start with `name:`")
     return _Flattening(file).source(top, reader.duplicates)
+
+
+def parse_all(text: str, file: str) -> list[Source]:
+    """Every document in `text` that is a mapping: manifests, as `kubectl` takes them."""
+    reader = _Reader(text, file)
+    try:
+        found = list(reader.documents())
+    except yaml.MarkedYAMLError as error:
+        _not_yaml(error, text, file)
+    if reader.duplicates:
+        raise ScenarioProblem(reader.duplicates)
+    for node in found:
+        if not isinstance(node.value, dict):
+            _give_up(file, node.place, "a manifest is a mapping of keys to values", "start with `apiVersion:`")
+    return [_Flattening(file).source(node, []) for node in found]
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> NoReturn:
+    mark = error.problem_mark or error.context_mark
+    place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    _give_up(file, place, f"not YAML: {error.problem or error.context}", _yaml_remedy(text, place))
 
 
 def _give_up(file: str, place: Place, what: str, remedy: str) -> NoReturn:
@@ -110,6 +128,14 @@ class _Reader:
                     _give_up(self.file, place, "a second document", "a file holds one scenario; remove the `---`")
                 top = self.node(next(self.events), 0)
         return top
+
+    def documents(self) -> Iterator[_Node]:
+        """All of them but empty ones."""
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                node = self.node(next(self.events), 0)
+                if node.value is not None:
+                    yield node
 
     def node(self, event: Any, depth: int) -> _Node:
         place = _place_of(event)

@@ -474,7 +474,7 @@ class ScenarioPart(Part):
     repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="How often each trial is repeated.")
     seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Seed of everything random.")
     expect: Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] = (
-        Field([], description="What must hold at the end of every trial, like completed == submitted.")
+        Field([], description="What must hold at the end, over all repeats, like completed == submitted.")
     )
 
     @classmethod

@@ -6,6 +6,7 @@ TOML's reader keeps no places, so a value is found again in the text by its tabl
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -15,6 +16,7 @@ from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Scalar
 from seatrial.model.settings import OWN
 from seatrial.scenario import places
+from seatrial.scenario.document import Scenario
 from seatrial.scenario.settings import check_part, parsed
 
 NAME = "seatrial.toml"
@@ -27,6 +29,29 @@ _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 
 def read_settings(directory: Path | None = None) -> Settings:
     """Component → setting → value as given in the file, durations in nanoseconds; nothing where there is no file."""
+    known = {(setting.component, setting.name): setting for setting in OWN}
+    return {
+        component: {name: parsed(known[component, name], value) for name, value in values.items()}
+        for component, values in _written(directory).items()
+    }
+
+
+def with_settings_file(scenario: Scenario, directory: Path | None = None) -> Scenario:
+    """The scenario as if the file's settings stood in it, where it has none of its own: a study needs no other file."""
+    written = _written(directory)
+    given = scenario.document.get("settings", {})
+    if not written or not isinstance(given, dict):
+        return scenario
+    merged = {**written, **given}
+    for component in written:
+        if isinstance(given.get(component), dict):
+            merged[component] = {**written[component], **given[component]}
+    data = {**scenario.document, "settings": merged}
+    return dataclasses.replace(scenario, source=dataclasses.replace(scenario.source, data=data))
+
+
+def _written(directory: Path | None) -> dict[str, dict[str, Any]]:
+    """What stands in the file, once all of it is right."""
     path = (directory or Path()) / NAME
     try:
         text = path.read_text(encoding="utf-8")
@@ -35,7 +60,6 @@ def read_settings(directory: Path | None = None) -> Settings:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageProblem(f"{path}: {error}", "make it a text file that you can read, or remove it") from None
     source = _source(str(path), text)
-    known = {(setting.component, setting.name): setting for setting in OWN}
     mistakes = check_part(source, source.data, (), OWN, "", ())
     for component, values in source.data.items():
         if not isinstance(values, dict):
@@ -43,10 +67,7 @@ def read_settings(directory: Path | None = None) -> Settings:
             mistakes.append(source.mistake((component,), f"'{component}' stands outside of any table", remedy))
     if mistakes:
         raise ScenarioProblem(mistakes)
-    return {
-        component: {name: parsed(known[component, name], value) for name, value in values.items()}
-        for component, values in source.data.items()
-    }
+    return source.data
 
 
 def _source(file: str, text: str) -> places.Source:

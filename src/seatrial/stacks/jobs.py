@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from seatrial.kube.resources import JOBS, SERVICES, Resource
+from seatrial.kube.resources import CLAIMS, JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
-from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, WORKLOAD_LABEL
+from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, GANG_LABEL, WORKLOAD_LABEL
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
 IMAGE = "seatrial.dev/none"  # fake nodes pull nothing
+MOUNTED_AT = "/data"  # a workload's claim
+_VOLUME = "seatrial-claim"
 
 
 def manifests(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> list[Manifest]:
@@ -61,25 +63,51 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     """
     own = {**labels, WORKLOAD_LABEL: workload.name}
     kind = APPLICATION_ANNOTATION if workload.gang else DURATION_ANNOTATION
+    ends = {} if workload.interactive else {kind: duration_text(workload.duration)}
     spec: dict[str, Any] = {
         "parallelism": workload.pods,
         "completions": workload.pods,
         "backoffLimit": 100,
         "template": {
-            "metadata": {"labels": own, "annotations": {kind: duration_text(workload.duration)}},
+            "metadata": {"labels": dict(own), "annotations": ends},
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.gang:
         spec["completionMode"] = "Indexed"
+        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods)
         spec["template"]["spec"]["subdomain"] = workload.name
-    made = {
+    made: dict[str, Any] = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": workload.name, "labels": own},
         "spec": spec,
     }
-    return _overlaid(made, workload.overlay) if workload.overlay else made
+    if workload.overlay:
+        made = _overlaid(made, workload.overlay)
+    if workload.claim is not None:
+        _mount(made["spec"]["template"]["spec"], workload.name)
+    return made
+
+
+def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
+    """The volume it asks for, if any; made before its pods look for it."""
+    if workload.claim is None:
+        return []
+    own = {**labels, WORKLOAD_LABEL: workload.name}
+    meta = {"name": workload.name, "labels": own}
+    body = {"apiVersion": "v1", "kind": CLAIMS.kind, "metadata": meta, "spec": dict(workload.claim)}
+    return [Manifest(CLAIMS, workload.name, body)]
+
+
+def _mount(spec: dict[str, Any], name: str) -> None:
+    """In every container, beside what the user mounts; lists are made new, for the overlay's are everybody's."""
+    volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": name}}
+    mount = {"name": _VOLUME, "mountPath": MOUNTED_AT}
+    spec["volumes"] = [*spec.get("volumes", ()), volume]
+    spec["containers"] = [
+        {**container, "volumeMounts": [*container.get("volumeMounts", ()), mount]} for container in spec["containers"]
+    ]
 
 
 def _overlaid(made: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

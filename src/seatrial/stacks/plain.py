@@ -62,3 +62,6 @@ class Plain:
         from seatrial.observe.observer import PLAIN_WATCHES
 
         return PLAIN_WATCHES
+
+    def queue(self) -> tuple[Any, str] | None:
+        return None

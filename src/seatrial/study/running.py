@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import errno
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seatrial import stacks
+from seatrial.analysis.gates import FAILS, Verdict, judge
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
-from seatrial.model.plan import Trial, Wait
-from seatrial.model.settings import CONTROL_PLANE, resolve
+from seatrial.model.plan import Nodes, Scalar, Trial, Wait
+from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
 from seatrial.study import directory
 from seatrial.study.executing import Listener, run_all, usable_cores
 from seatrial.study.interrupting import interruption
@@ -31,16 +31,14 @@ class StudyResult:
     out: Path
     outcomes: list[Outcome] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     interrupted: bool = False
 
-    def wrong(self) -> list[str]:
-        """A line for everything that is not as expected."""
-        lines = []
-        for outcome in self.outcomes:
-            lines += [f"{outcome.trial}: {line}" for line in outcome.failed_expectations]
-            if outcome.outcome != "completed" and not (outcome.expects_outcome and outcome.set_up):
-                lines.append(f"{outcome.trial}: {outcome.outcome}: {outcome.detail}")
-        return lines
+    def never_began(self) -> list[str]:
+        """A line for every trial that could not be set up and that no verdict speaks of."""
+        lines = [f"{o.trial}: {o.outcome}: {o.detail}" for o in self.outcomes if not o.set_up]
+        said = {verdict.line for verdict in self.verdicts}
+        return [line for line in lines if line not in said]
 
     @property
     def exit_status(self) -> int:
@@ -48,7 +46,7 @@ class StudyResult:
             return 130
         if not all(outcome.set_up for outcome in self.outcomes):
             return 3
-        return 1 if self.wrong() else 0
+        return 1 if any(verdict.state == FAILS for verdict in self.verdicts) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +142,33 @@ def _lacks_the_application(trial: Trial) -> str | None:
     return None
 
 
-def _lacks_the_stack(trial: Trial) -> str | None:
-    """A kept cluster was started before anybody knew which stack would be tried."""
-    if trial.on == "local" and trial.target.cluster and trial.setup.stack != "default":
-        return f"the kept cluster '{trial.target.cluster}' runs plain Kubernetes; leave --cluster away for '{trial.setup.stack}'"
+def _differs_from_the_kept(trial: Trial) -> str | None:
+    """A kept cluster runs what it was started with. Settings of which no process knows may differ."""
+    if trial.on != "local" or not trial.target.cluster:
+        return None
+    from seatrial.clusters.local import kept
+
+    there = kept.find(trial.target.cluster)
+    which = f"the kept cluster '{there.name}'"
+    if trial.setup.stack != there.state.stack:
+        return f"{which} runs the stack '{there.state.stack}', not '{trial.setup.stack}'; leave --cluster away"
+    if trial.setup.components:
+        return f"it brings its own {', '.join(trial.setup.components)}, and {which} has its parts already"
+    table = (*CONTROL_PLANE, *OWN, *stacks.find(trial.setup.stack).settings)
+    free = {(setting.component, setting.name) for setting in table if setting in OWN or not setting.of_processes}
+    asked, has = _flat(trial.setup.settings), _flat(there.state.settings)
+    for key in sorted((asked.keys() | has.keys()) - free):
+        if asked.get(key) != has.get(key):
+            component, name = key
+            return f"it asks for {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
+    changes = [phase.name for step in trial.steps for phase in step if isinstance(phase, Nodes)]
+    if changes and there.nodes:
+        return f"its phase {changes[0]} changes nodes, and those of {which} stay as they are"
     return None
+
+
+def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str], Scalar]:
+    return {(component, name): value for component, own in settings.items() for name, value in own.items()}
 
 
 def _changes_the_server(trial: Trial) -> str | None:
@@ -167,7 +187,7 @@ HINDRANCES = (
     _lacks_existing,
     _brings_parts,
     _lacks_the_application,
-    _lacks_the_stack,
+    _differs_from_the_kept,
 )
 
 
@@ -181,10 +201,11 @@ def run_study(
     *,
     force: bool = False,
     jobs: int | None = None,
+    baseline: Path | None = None,
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
-    with disk_problems(out):
+    with directory.disk_problems(out):
         directory.make(out, force)
         study = directory.describe(name, document, trials, asked)
         started = time.time()
@@ -200,6 +221,7 @@ def run_study(
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
         result.files = _write_report(out, result, reporting)
+        result.verdicts = [] if result.interrupted else judge(out, baseline)
     return result
 
 
@@ -219,21 +241,3 @@ def _jobs(trials: Sequence[Trial]) -> int:
     work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
     work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.requests())
     return usable_cores() if work >= WORTH_A_POOL else 1
-
-
-@contextmanager
-def disk_problems(out: Path) -> Iterator[None]:
-    """A full disk or a directory one may not write is the surroundings' fault, and said so."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise SetupProblem(
-                f"no space left for the study in {out} ({error.strerror}); what was observed until then is kept there",
-                "free some space, or give -o a directory on another disk",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise SetupProblem(
-                f"{error.filename or out} cannot be written ({error.strerror})", "give -o another directory"
-            ) from error
-        raise

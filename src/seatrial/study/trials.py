@@ -15,21 +15,20 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
-from seatrial.model.plan import Expectation, Submit, Trial, to_json
+from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record import metrics, requests
 from seatrial.record.ledger import Ledger
-from seatrial.record.segments import Segment, seal
+from seatrial.record.merging import seal
+from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.scenario import findings_of
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import Ending, run_steps
-from seatrial.study.fitting import memory_findings
+from seatrial.study.describing import description, write_json
 from seatrial.study.interrupting import interruption
 
-FORMAT = 1
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
 
@@ -55,24 +54,31 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     directory.mkdir(parents=True)
     started = time.time()
     stack = stacks.find(trial.setup.stack)
-    record = _description(trial, stack)
-    _write_json(directory / "trial.json", {**record, "outcome": "running"})
+    record = description(trial, stack)
+    write_json(directory / "trial.json", {**record, "outcome": "running"})
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
-    record["target"] = cluster.target()
+    record |= {"target": cluster.target(), "sources": cluster.sources()}
     if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
-        _write_json(directory / "trial.json", {**record, "outcome": "running"})
+        write_json(directory / "trial.json", {**record, "outcome": "running"})
+
+    def begun() -> None:
+        """So that `seatrial sample` can go on where a killed run stopped."""
+        record["wall_epoch_ns"] = cluster.wall_epoch
+        write_json(directory / "trial.json", {**record, "outcome": "running"})
+
     try:
-        ending, set_up = _run(cluster, trial, ledger, told, stack.releases(trial.setup.settings)), True
+        ending, set_up = _run(cluster, trial, ledger, told, begun, stack.releases(trial.setup.settings)), True
     except BaseException as problem:
-        _write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
+        write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
         if alone or not isinstance(problem, SetupProblem):
             raise
         ending, set_up = Ending("failed", f"{problem.message} ({problem.remedy})"), False
     submissions.close()
     ledger.close()
-    seal(directory, ledger.nodes)
+    found = cluster.sources()
+    seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
     requests.seal(directory)
     metrics.seal(directory)
     if ending.clog:
@@ -87,7 +93,8 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "clog": ending.clog.as_json() if ending.clog else None,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
-        "sources": cluster.sources(),
+        "sources": found,
+        "wall_epoch_ns": cluster.wall_epoch,
         "validity": _validity(ending, cluster),
         "run": {
             "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
@@ -98,7 +105,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         from seatrial.analysis.audits import audits
 
         record["audits"] = audits(directory, record)
-    _write_json(directory / "trial.json", record)
+    write_json(directory / "trial.json", record)
     return dataclasses.replace(_judged(trial, directory, record), set_up=set_up)
 
 
@@ -118,68 +125,19 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     return AttachedCluster(trial, stack, ledger, submissions, directory)
 
 
-def _description(trial: Trial, stack: Stack) -> dict[str, Any]:
-    submits = [phase for step in trial.steps for phase in step if isinstance(phase, Submit)]
-    return {
-        "format": FORMAT,
-        "trial": trial.name,
-        "number": trial.number,
-        "scenario": trial.scenario,
-        "on": trial.on,
-        "setup": trial.setup.name,
-        "stack": trial.setup.stack,
-        "params": to_json(trial.params),
-        "repeat": trial.repeat,
-        "seed": trial.seed,
-        "settings": to_json(trial.setup.settings),
-        "client": to_json(trial.setup.client),
-        "stages": [to_json(stage) for stage in stack.stages],
-        "phases": {
-            submit.name: {
-                "count": submit.count,
-                "pods": sorted(set(submit.sizes)),
-                "requests": dict(submit.shape.requests),
-                "declares": None if submit.declares is None else dict(submit.declares),
-                "gang": submit.gang,
-                "duration_ns": submit.duration,
-                "selector": dict(submit.shape.selector),
-                "affinity": to_json(submit.shape.affinity),
-                "tolerations": to_json(submit.shape.tolerations),
-                "priority": submit.shape.priority,
-            }
-            for submit in submits
-        },
-        "groups": {
-            group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
-        },
-        "nodes": [],
-        "sources": [],
-        "detail": "",
-        "notes": [],
-        "took": [],
-        "submitted": 0,
-        "end_ns": 0,
-        "flows": {
-            "priority_levels": [level.name for level in trial.setup.priority_levels],
-            "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
-            "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
-        },
-        "findings": [*findings_of(trial), *memory_findings(trial)],
-        "expect": [],
-        "validity": {"valid": True, "reasons": []},
-        "clog": None,
-        "audits": [],
-        "run": {},
-    }
-
-
-def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, releases: Sequence[int]) -> Ending:
+def _run(
+    cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, begun: Callable[[], None], releases: Sequence[int]
+) -> Ending:
     of = sum(submit.count for submit in trial.submits())
     stage = ledger.number
     over = Event()
 
     def watch() -> None:
+        known = False
         while not over.wait(PROGRESS_EVERY):
+            if cluster.wall_epoch and not known:
+                known = True
+                begun()
             told(
                 trial.name,
                 ledger.counts[stage["submitted"]],
@@ -207,13 +165,7 @@ def _run(cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, releases: S
 
 def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
     """None if the expectation holds for these figures, else a sentence that says what was found."""
-    expression = Expression.parse(expectation.text)
-    try:
-        if expression.evaluate(figures):
-            return None
-    except UsageProblem as problem:
-        return f"`{expectation.text}` cannot be judged: {problem.message}"
-    return f"`{expectation.text}` does not hold: {expression.explain(figures)}"
+    return Expression.parse(expectation.text).why_not(figures)
 
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
@@ -232,42 +184,31 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     """Interrupted, nothing is judged: the user wants to be gone."""
-    from seatrial.analysis.api import of_identities
+    from seatrial.analysis.api import asked_of
     from seatrial.analysis.directory import read_trial
     from seatrial.analysis.figures import figures
 
     interrupted = record["outcome"] == "interrupted"
     values = {} if interrupted else figures(directory)
-    asked = {} if interrupted else of_identities(read_trial(directory))
     judged = []
     for expectation in () if interrupted else trial.expect:
-        known = {**_nothing_sent(expectation), **asked, **trial.params, **values}
-        wrong = judge(expectation, known)
+        if Expression.parse(expectation.text).references:
+            continue  # about other trials as well: judged when all are there
+        asked = asked_of(read_trial(directory), Expression.parse(expectation.text).asked)
+        wrong = judge(expectation, {**trial.params, **values, **asked})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
-    _write_json(directory / "trial.json", record)
+    write_json(directory / "trial.json", record)
     return Outcome(
         trial.name,
         record["outcome"],
         record["detail"],
         values,
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
-        any("outcome" in Expression.parse(e.text).names for e in trial.expect),
+        any("outcome" in Expression.parse(e.text).figures for e in trial.expect),
     )
-
-
-def _nothing_sent(expectation: Expectation) -> dict[str, Any]:
-    """What an expectation asks of an identity from whom nothing was seen: no counts, and no times."""
-    names = (name for name in Expression.parse(expectation.text).names if "(" in name)
-    return {name: None if name.partition("(")[0].endswith("_s") else 0 for name in names}
 
 
 def _write_snapshot(path: Path, state: State) -> None:
     """Without a time in its header: the same seed gives the same bytes."""
     path.write_bytes(gzip.compress(json.dumps(to_json(state)).encode(), mtime=0))
-
-
-def _write_json(path: Path, value: Any) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=1) + "\n")
-    part.replace(path)

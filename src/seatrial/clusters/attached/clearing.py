@@ -31,16 +31,20 @@ def access_of(target: Target, ran_on: str = "") -> Access:
     return access
 
 
-def clear(access: Access, studies: Collection[str] | None, agree: Agree) -> tuple[list[Thing], list[Thing]]:
-    """What was removed, and what was still there when patience ended."""
-    return asyncio.run(_clear(access, studies, agree))
+def clear(
+    access: Access, studies: Collection[str] | None, agree: Agree, inside: Collection[str] = ()
+) -> tuple[list[Thing], list[Thing]]:
+    """What was removed, and what was still there when patience ended. `inside`: namespaces that stay."""
+    return asyncio.run(_clear(access, studies, agree, inside))
 
 
-async def _clear(access: Access, studies: Collection[str] | None, agree: Agree) -> tuple[list[Thing], list[Thing]]:
+async def _clear(
+    access: Access, studies: Collection[str] | None, agree: Agree, inside: Collection[str]
+) -> tuple[list[Thing], list[Thing]]:
     async with Client(access) as client:
         await client.probe()
         try:
-            things = await find(client, studies)
+            things = await find(client, studies, inside=inside)
             if not things or not agree(things):
                 return [], []
             left = await remove(client, things, WITHIN_S)

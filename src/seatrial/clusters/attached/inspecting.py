@@ -212,7 +212,7 @@ async def refuse(client: Client, trials: Sequence[Trial]) -> None:
             f"'{us.user}' may not {'; '.join(str(need) for need in lacking)}",
             "have these permissions granted (`seatrial doctor --context` lists them), or name a context that has them",
         )
-    await _refuse_stacks(client, {trial.setup.stack for trial in trials})
+    await refuse_stacks(client, {trial.setup.stack for trial in trials})
     groups = [group for trial in trials for group in trial.node_groups()]
     if any(not group.existing for group in groups):
         refuse_kwok(await foreign_kwok(client))
@@ -220,7 +220,7 @@ async def refuse(client: Client, trials: Sequence[Trial]) -> None:
         await existing_nodes(client, selector)
 
 
-async def _refuse_stacks(client: Client, wanted: set[str]) -> None:
+async def refuse_stacks(client: Client, wanted: set[str]) -> None:
     """A stack that is not installed would let every workload wait for ever. Of stacks without a sign nothing is known."""
     signs = tuple(sign for sign in SIGNS if sign.stack in wanted)
     for one in await stacks_there(client, signs) if signs else ():

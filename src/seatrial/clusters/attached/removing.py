@@ -1,7 +1,8 @@
 """Finds and removes what we made on a cluster: everything with our label, and only that.
 
-Namespaces go first, because what is in them may hold on to nodes; nodes go last, with the leases that KWOK made for them. Every
-deletion names the uid that was found: an object of the same name that somebody made in between is left alone.
+Namespaces go first, because what is in them may hold on to nodes; nodes go last, with the leases that KWOK made for them. In
+namespaces that are somebody else's, what owns pods goes before the pods. Every deletion names the uid that was found: an object
+of the same name that somebody made in between is left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from seatrial.kube import ONCE, ApiProblem, Client, Lost, Request, Resource, Unreachable
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, delete
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, delete
 from seatrial.kube.shapes import Object
 from seatrial.model.labels import STUDY_LABEL
 
@@ -33,34 +34,49 @@ class Thing:
     uid: str
     study: str
     since: str
+    namespace: str = ""
 
     def __str__(self) -> str:
         return f"{self.resource.kind.lower()} {self.name}"
 
 
 async def find(
-    client: Client, studies: Collection[str] | None = None, *, everywhere: bool = True, also: Collection[Resource] = ()
+    client: Client,
+    studies: Collection[str] | None = None,
+    *,
+    everywhere: bool = True,
+    also: Collection[Resource] = (),
+    inside: Collection[str] = (),
 ) -> list[Thing]:
-    """What carries our label: of these studies, or of all. Not `everywhere`: namespaces, nodes and `also` only."""
+    """What carries our label: of these studies, or of all. Not `everywhere`: namespaces, nodes and `also` only. `inside` are
+    namespaces of somebody else's in which it may be."""
     kinds = [NAMESPACES, NODES, *also]
-    if everywhere:
-        kinds += [kind for kind in await _cluster_scoped(client) if kind not in kinds]
+    served = await _served(client) if everywhere else []
+    kinds += [kind for kind in served if kind not in kinds and not kind.namespaced]
     found: list[Thing] = []
     for kind in kinds:
-        found += await _labelled(client, kind, studies)
+        found += await _labelled(client, kind, studies, must=kind in (NAMESPACES, NODES) and not inside)
+    ours = {thing.name for thing in found if thing.resource == NAMESPACES}
+    for namespace in sorted(set(inside) - ours):
+        for kind in served:
+            if kind.namespaced:
+                found += await _labelled(client, kind, studies, namespace)
     return found
 
 
-async def _labelled(client: Client, kind: Resource, studies: Collection[str] | None) -> list[Thing]:
+async def _labelled(
+    client: Client, kind: Resource, studies: Collection[str] | None, namespace: str = "", *, must: bool = False
+) -> list[Thing]:
+    """`must` we be able to look? Who submits into a namespace of somebody else's may see nothing beside it."""
     found: list[Thing] = []
     try:
-        async for page in client.pages(kind, shape=Object, labelSelector=STUDY_LABEL):
+        async for page in client.pages(kind, namespace, shape=Object, labelSelector=STUDY_LABEL):
             for thing in page.items:
                 meta, study = thing.metadata, thing.metadata.labels.get(STUDY_LABEL, "")
                 if studies is None or study in studies:
-                    found.append(Thing(kind, meta.name, meta.uid, study, meta.creation_timestamp))
+                    found.append(Thing(kind, meta.name, meta.uid, study, meta.creation_timestamp, namespace))
     except ApiProblem as problem:
-        if kind in (NAMESPACES, NODES) or problem.code not in (403, 404, 405):
+        if must or problem.code not in (403, 404, 405):
             raise
     return found
 
@@ -84,8 +100,8 @@ class _Kinds(msgspec.Struct):
     resources: list[_Kind] = []
 
 
-async def _cluster_scoped(client: Client) -> list[Resource]:
-    """Every kind without namespaces that can be listed and deleted. A broken API extension is no reason to fail."""
+async def _served(client: Client) -> list[Resource]:
+    """Every kind that can be listed and deleted. A broken API extension is no reason to fail."""
     groups = await client.ask(Request("get", "", "GET", "/apis"), _Groups)
     versions = ["v1", *(group.preferred_version.get("groupVersion", "") for group in groups.groups)]
     found: list[Resource] = []
@@ -99,8 +115,8 @@ async def _cluster_scoped(client: Client) -> list[Resource]:
         if answer.code != 200:
             continue
         for kind in msgspec.json.decode(answer.body, type=_Kinds).resources:
-            if not kind.namespaced and "/" not in kind.name and {"list", "delete"} <= set(kind.verbs):
-                found.append(Resource(group, short, kind.name, kind.kind, namespaced=False))
+            if "/" not in kind.name and {"list", "delete"} <= set(kind.verbs):
+                found.append(Resource(group, short, kind.name, kind.kind, kind.namespaced))
     return found
 
 
@@ -110,7 +126,12 @@ async def remove(client: Client, things: Sequence[Thing], within_s: float) -> li
     spaces = [thing for thing in things if thing.resource == NAMESPACES]
     nodes = [thing for thing in things if thing.resource == NODES]
     rest = [thing for thing in things if thing.resource not in (NAMESPACES, NODES)]
-    left = await _remove_kind(client, spaces, until)
+    pods = [thing for thing in rest if thing.resource == PODS]
+    owners = [thing for thing in rest if thing.namespace and thing.resource != PODS]
+    rest = [thing for thing in rest if not thing.namespace]
+    left = await _remove_kind(client, owners, until)
+    left += await _remove_kind(client, pods, until)
+    left += await _remove_kind(client, spaces, until)
     left += await _remove_kind(client, nodes, until)
     left += await _remove_kind(client, rest, until)
     await _each([_delete(client, LEASES, node.name, NODE_LEASES) for node in nodes])
@@ -118,14 +139,13 @@ async def remove(client: Client, things: Sequence[Thing], within_s: float) -> li
 
 
 async def _remove_kind(client: Client, things: Sequence[Thing], until: float) -> list[Thing]:
-    await _each([_delete(client, thing.resource, thing.name, uid=thing.uid) for thing in things])
+    await _each([_delete(client, thing.resource, thing.name, thing.namespace, thing.uid) for thing in things])
     left = list(things)
     while left:
-        there: dict[Resource, set[str]] = {}
-        for kind in {thing.resource for thing in left}:
-            listed = await _labelled(client, kind, None)
-            there[kind] = {thing.uid for thing in listed}
-        left = [thing for thing in left if thing.uid in there[thing.resource]]
+        there: set[str] = set()
+        for kind, namespace in {(thing.resource, thing.namespace) for thing in left}:
+            there |= {thing.uid for thing in await _labelled(client, kind, None, namespace)}
+        left = [thing for thing in left if thing.uid in there]
         if not left or time.monotonic() > until:
             return left
         await asyncio.sleep(POLL_S)

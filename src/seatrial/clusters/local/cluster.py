@@ -22,10 +22,11 @@ from seatrial.clusters import fakes
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.live import EVERY_S, LiveCluster
 from seatrial.clusters.local import kept, told
-from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.components import Wish, for_fake_nodes
 from seatrial.clusters.local.pki import WEBHOOKS
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
+from seatrial.clusters.playing import bind_claims
 from seatrial.clusters.requests import flows
 from seatrial.clusters.requests.asking import all_identities
 from seatrial.clusters.requests.holding import Webhook, configuration
@@ -37,7 +38,7 @@ from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.model.plan import Part, Trial
+from seatrial.model.plan import NodeGroup, Part, Trial
 from seatrial.observe import audit, sources
 from seatrial.record import requests
 from seatrial.record.ledger import Ledger
@@ -84,19 +85,20 @@ class LocalCluster(LiveCluster):
         self._plane = LocalControlPlane(wish=wish, amend=self._amend, binaries=binaries, died=self._died)
 
     def _amend(self, plane: ControlPlane) -> ControlPlane:
-        """Our nodes are Ready when they are created; the taint for those that are not would have to be taken off one by one
-        through the controller manager's 20 requests a second: 50 s for 1,000 nodes."""
-        server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
-        amended: ControlPlane = self.stack.amend(plane.with_component(server), self.trial.setup.settings)
+        amended: ControlPlane = self.stack.amend(for_fake_nodes(plane), self.trial.setup.settings)
         return amended
 
     async def connect(self) -> Client:
         await self._plane.up()
         access = access_from(self._plane.kubeconfig())
         client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
+        self._tasks.append(asyncio.create_task(bind_claims(client, self._problems.append)))
         for component in self.trial.target.profile:
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
+
+    def kubeconfig(self) -> str:
+        return str(self._plane.kubeconfig())
 
     async def prepare_load(self) -> None:
         """Flow objects of the set-up, and the webhook that holds its writes."""
@@ -243,9 +245,12 @@ class LocalCluster(LiveCluster):
 class KeptCluster(LiveCluster):
     """A control plane that was there before and stays (`--cluster NAME`): the trial makes and removes what it needs."""
 
+    plays = False  # its keeper does
+
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
         super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex(), directory)
         self._removed = False
+        self._standing: tuple[NodeGroup, ...] = ()  # nodes of the cluster's own
 
     def target(self) -> dict[str, Any]:
         study = self.labels[STUDY_LABEL]
@@ -254,9 +259,18 @@ class KeptCluster(LiveCluster):
     async def connect(self) -> Client:
         name = self.trial.target.cluster
         there = kept.find(name)
-        await asyncio.to_thread(kept.restage, name, fakes.stages(self.trial.node_groups()))
+        self._standing = there.nodes
+        if not self._standing:
+            await asyncio.to_thread(kept.restage, name, fakes.stages(self.trial.node_groups()))
         access = access_from(there.kubeconfig())
         return Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
+
+    def kubeconfig(self) -> str:
+        return str(kept.find(self.trial.target.cluster).kubeconfig())
+
+    async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
+        """Those of the cluster are there, and stay."""
+        return fakes.names(group) if group in self._standing else await super()._make_nodes(group, first)
 
     async def leave(self) -> None:
         if hasattr(self, "client"):

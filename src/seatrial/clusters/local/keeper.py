@@ -17,18 +17,23 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from seatrial.clusters.local.order import Order
-from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.clusters.local.plane import Amend, LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
 from seatrial.model.errors import SeatrialError
+from seatrial.model.plan import to_json
 
 
-async def keep(order: Order) -> int:
+async def keep(order: Order, amend: Amend | None = None) -> int:
     loop = asyncio.get_running_loop()
-    plane = LocalControlPlane(order.name, order.wish, binaries=order.binaries, kept=True, died=_log_death)
+    note = {"stack": order.stack, "settings": order.wish.settings or {}, "nodes": to_json(order.nodes)}
+    plane = LocalControlPlane(
+        order.name, order.wish, amend=amend, binaries=order.binaries, kept=True, note=note, died=_log_death
+    )
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
@@ -52,9 +57,25 @@ async def keep(order: Order) -> int:
     _answer({"url": plane.url})
     _detach(plane.log("keeper"))
     _log(f"up after {plane.timings['settled']:.2f} s: {plane.pids}")
+    playing = asyncio.create_task(_play(plane))
     await stop.wait()
+    playing.cancel()
+    await asyncio.gather(playing, return_exceptions=True)
     await plane.down()
     return 0
+
+
+async def _play(plane: LocalControlPlane) -> None:
+    """Imported only now: until it is up, somebody waits."""
+    from seatrial.clusters.playing import play
+    from seatrial.kube import Client, access_from
+
+    try:
+        async with Client(access_from(plane.kubeconfig())) as client:
+            await play(client, _log)
+    except Exception:
+        _log(f"applications are not played any more\n{traceback.format_exc()}")
+        raise
 
 
 _tasks: set[asyncio.Task[None]] = set()
@@ -92,10 +113,11 @@ def _log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(amend_of: Callable[[Order], Amend] | None = None) -> None:
+    """`amend_of` says what the order's stack changes; without, there is none."""
     order = Order.from_json(sys.stdin.readline())
     try:
-        status = asyncio.run(keep(order))
+        status = asyncio.run(keep(order, amend_of(order) if amend_of else None))
     except Exception:
         _answer({"error": f"the keeper of the cluster failed\n{traceback.format_exc()}", "remedy": "", "status": 3})
         raise

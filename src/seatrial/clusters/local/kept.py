@@ -13,10 +13,11 @@ from pathlib import Path
 
 import seatrial
 from seatrial.clusters.local.components import STAGES, USER, Wish
-from seatrial.clusters.local.order import Order
+from seatrial.clusters.local.order import Order, groups_from
 from seatrial.clusters.local.places import Layout, check_name, clusters_root, write_private
 from seatrial.clusters.local.state import State, clear, is_run, layouts, read_state, reap
 from seatrial.model.errors import SetupProblem
+from seatrial.model.plan import NodeGroup
 
 STOP_S = 40.0
 
@@ -48,6 +49,11 @@ class Kept:
     @property
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self.state.processes.items() if process.alive}
+
+    @property
+    def nodes(self) -> tuple[NodeGroup, ...]:
+        """Fake ones of its own (`--nodes`)."""
+        return groups_from(self.state.nodes)
 
     def kubeconfig(self, identity: str = USER.name) -> Path:
         return self.layout.kubeconfig(identity)
@@ -92,39 +98,48 @@ def refuse_if_up(name: str) -> None:
         )
 
 
-def up(name: str, wish: Wish, binaries: dict[str, Path]) -> Kept:
-    """Starts the keeper of a new cluster and waits until it is ready. On any problem nothing is left."""
+def up(
+    name: str,
+    wish: Wish,
+    binaries: dict[str, Path],
+    *,
+    stack: str = "default",
+    nodes: tuple[NodeGroup, ...] = (),
+    keeper: str = "seatrial.clusters.local.keeper",
+) -> Kept:
+    """Starts the keeper of a new cluster and waits until it is ready. On any problem nothing is left. `keeper` is the module
+    that is run: only one that knows stacks can bring one. The nodes are only noted: whoever asks for them makes them."""
     reap()
     refuse_if_up(name)
     package = str(Path(seatrial.__file__).parent.parent)
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     with subprocess.Popen(
-        [sys.executable, "-m", "seatrial.clusters.local.keeper"],
+        [sys.executable, "-m", keeper],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True, env=surroundings, cwd="/", text=True,
-    ) as keeper:  # fmt: skip
-        assert keeper.stdin and keeper.stdout and keeper.stderr
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout and process.stderr
         try:
-            keeper.stdin.write(Order(name, wish, binaries).to_json() + "\n")
-            keeper.stdin.flush()
-            line = keeper.stdout.readline()
+            process.stdin.write(Order(name, wish, binaries, stack, nodes).to_json() + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         except BaseException:
-            keeper.send_signal(signal.SIGTERM)
-            keeper.wait(STOP_S)
+            process.send_signal(signal.SIGTERM)
+            process.wait(STOP_S)
             raise
-        answer = json.loads(line) if line else {"error": f"the keeper of the cluster ended\n{keeper.stderr.read()}"}
+        answer = json.loads(line) if line else {"error": f"the keeper of the cluster ended\n{process.stderr.read()}"}
         if "error" in answer:
-            keeper.stdin.close()
-            keeper.wait(STOP_S)
+            process.stdin.close()
+            process.wait(STOP_S)
             clear(name)
             raise SetupProblem(answer["error"], answer.get("remedy") or "Try again; if it stays, this is a defect.")
-        _leave(keeper)
+        _leave(process)
     return find(name)
 
 
-def _leave(keeper: subprocess.Popen[str]) -> None:
+def _leave(process: subprocess.Popen[str]) -> None:
     """The keeper is not ours to wait for: it lives on after this process."""
-    keeper.returncode = 0
+    process.returncode = 0
 
 
 def down(name: str) -> None:

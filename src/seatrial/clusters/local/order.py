@@ -9,6 +9,7 @@ from typing import Any
 
 from seatrial.clusters.local.components import Wish
 from seatrial.model.control_plane import Override
+from seatrial.model.plan import NodeGroup, to_json
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -16,9 +17,11 @@ class Order:
     name: str
     wish: Wish
     binaries: dict[str, Path]
+    stack: str = "default"
+    nodes: tuple[NodeGroup, ...] = ()  # noted, not made
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), default=str)
+        return json.dumps(to_json(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Order:
@@ -28,7 +31,14 @@ class Order:
             name: Override(_path(o["binary"]), o["version"], _path(o["config"]), tuple(o["args"]))
             for name, o in (wish["overrides"] or {}).items()
         }
-        return cls(data["name"], Wish(**wish), {name: Path(path) for name, path in data["binaries"].items()})
+        binaries = {name: Path(path) for name, path in data["binaries"].items()}
+        return cls(data["name"], Wish(**wish), binaries, data["stack"], groups_from(data["nodes"]))
+
+
+def groups_from(data: Any) -> tuple[NodeGroup, ...]:
+    import msgspec
+
+    return msgspec.convert(data, tuple[NodeGroup, ...])
 
 
 def _path(text: str | None) -> Path | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -56,6 +57,7 @@ class LocalControlPlane:
         amend: Amend | None = None,
         binaries: Path | Mapping[str, Path] | None = None,
         kept: bool = False,
+        note: Mapping[str, Any] | None = None,
         restart: bool = True,
         died: Callable[[Death], None] | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class LocalControlPlane:
         self._amend = amend
         self._binaries = binaries
         self._kept = kept
+        self._note = dict(note or {})  # fields of its state that others read
         self._restart = restart
         self._died = died
         self._ports = Ports()
@@ -148,6 +151,8 @@ class LocalControlPlane:
         self._paths = {c.binary.name: programs[c.name] for c in plane.components if isinstance(c.binary, GoBinary)}
         self._claim = claim(self.name, self._kept)
         self._state = read_state(self.layout)
+        if self._state:
+            self._state = dataclasses.replace(self._state, **self._note)
         _write(self.layout, plane)
         self._supervisor = Supervisor(
             self.layout.directory, self.layout.log, tls=self._client_tls, restart=self._restart,

@@ -24,11 +24,11 @@ class Progress:
         self._what = what
         self._show(f"{what} …")
 
-    def step(self) -> None:
+    def step(self, how_far: str = "") -> None:
         now = time.monotonic()
         if now - self._said >= (1.0 if self._terminal else QUIET_S):
             self._said = now
-            self._show(f"{self._what} … {elapsed(now - self._begun)}")
+            self._show(f"{self._what} … {how_far}{', ' if how_far else ''}{elapsed(now - self._begun)}")
 
     def done(self, how: str = "") -> None:
         self._show(f"{self._what}: {how or 'done'} after {elapsed(time.monotonic() - self._begun)}", last=True)

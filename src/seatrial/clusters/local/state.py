@@ -17,10 +17,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from seatrial.clusters.local.places import Layout, cannot_write, clusters_root, make_directory, write_private
 from seatrial.clusters.local.processes import ProcessId, end, identify
 from seatrial.model.errors import SetupProblem
+from seatrial.model.plan import Scalar
 
 
 @dataclass(slots=True)
@@ -35,6 +37,9 @@ class State:
     processes: dict[str, ProcessId] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     restarts: dict[str, int] = field(default_factory=dict)
+    stack: str = "default"  # what runs in it, with these settings: trials on it cannot have others
+    settings: dict[str, dict[str, Scalar]] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)  # fake ones of its own, as groups
 
     def save(self, layout: Layout) -> None:
         temporary = layout.directory / ".state.json"

@@ -7,10 +7,11 @@ says more than the figures hold: what is within its spread has no winner, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from seatrial.analysis import figures as fig
 from seatrial.clog.diagnosis import KINDS
-from seatrial.report.grouping import Group
+from seatrial.report.grouping import Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, join, tag
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
@@ -19,6 +20,41 @@ PLACES = {
     "local": "a real control plane on this machine, with fake nodes",
     "kubeconfig": "a cluster of its own",
 }
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The figure by which set-ups are ranked."""
+
+    figure: str
+    title: str
+    about: str
+
+    def of(self, group: Group) -> Spread | None:
+        return group.if_all_completed(self.figure)
+
+    def mean(self, group: Group) -> float:
+        spread = self.of(group)
+        return spread.mean if spread else 0.0
+
+    def shown(self, group: Group) -> str:
+        spread = self.of(group)
+        if spread is None:
+            return "–"
+        factor, unit = (1000, "ms") if 0 < spread.mean < 0.995 else (1, "s")
+        deviation = "" if spread.deviation is None else f" ± {spread.deviation * factor:,.1f}"
+        return f"{spread.mean * factor:,.1f}{deviation} {unit}"
+
+    def close(self, a: Group, b: Group) -> bool:
+        """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
+        one, two = self.of(a), self.of(b)
+        if one is None or two is None:
+            return False
+        return abs(one.mean - two.mean) <= max((one.deviation or 0.0) + (two.deviation or 0.0), 1e-9)
+
+
+TOTAL = Measure("total_s", "Total time", "from the first submission to the last completion")
+REQUESTS = Measure("api_p99_s", "What 99 of 100 requests took at most", "for the slowest of a hundred requests but one")
 
 
 def answer(view: View) -> Html:
@@ -48,7 +84,10 @@ def _tested(view: View) -> Inside:
         parts.append(f"{view.repeats} repeats each")
     workloads = sum(int(row["submitted"] or 0) for row in view.rows)
     pods = sum(int(row["pods"] or 0) for row in view.rows)
-    what = f"{plural(workloads, 'workload')} with {plural(pods, 'pod')} in {plural(len(view.rows), 'trial')}"
+    sent = sum(int(row.get("requests") or 0) for row in view.rows)
+    whats = [f"{plural(workloads, 'workload')} with {plural(pods, 'pod')}"] if workloads else []
+    whats += [plural(sent, "request")] if sent else []
+    what = f"{' and '.join(whats) or 'nothing'} in {plural(len(view.rows), 'trial')}"
     run = study.document.get("run") or {}
     date = str(run.get("started") or "")[:10]
     return (
@@ -76,14 +115,13 @@ def _incomplete(view: View) -> Html | None:
 def _answers(view: View) -> list[Html]:
     stuck = [group for group in view.groups if group.completed < len(group.rows)]
     chosen = view.at(view.largest)
-    ranked = sorted(
-        (group for group in chosen if group.if_all_completed("total_s")), key=lambda group: _mean(group, "total_s")
-    )
+    measure = TOTAL if view.submits else REQUESTS
+    ranked = sorted((group for group in chosen if measure.of(group)), key=measure.mean)
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
     if ranked:
-        lines.append(tag("p", _speed(ranked, where)))
-    lines.append(_ranking(ranked, [group for group in chosen if group not in ranked], where))
+        lines.append(tag("p", _speed(measure, ranked, where)))
+    lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
     others = [group for group in stuck if group not in chosen]
     if others:
         names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
@@ -94,58 +132,71 @@ def _answers(view: View) -> list[Html]:
 
 def _headline(view: View, stuck: Sequence[Group]) -> str:
     if not stuck:
-        return "Every workload of every trial completed."
+        return "Every workload of every trial completed." if view.submits else _sent(view)
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
     good = [setup for setup in view.setups if setup not in bad]
-    how = {str(row["outcome"]) for group in stuck for row in group.rows if row["total_s"] is None}
+    how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
     did = "clogged" if how == {"clogged"} else "did not complete everything"
     if not good:
         return f"No set-up completed everything: {listed(bad)} {did}."
     return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
 
 
-def _speed(ranked: Sequence[Group], where: str) -> Inside:
+def _sent(view: View) -> str:
+    sent, rejected, errors = (
+        sum(int(row.get(name) or 0) for row in view.rows) for name in ("requests", "rejected", "errors")
+    )
+    if not sent:
+        return "All steps of every trial ran to their end."
+    return f"{plural(sent, 'request')} sent: {rejected:,} rejected as too many (429), {errors:,} failed otherwise."
+
+
+def _speed(measure: Measure, ranked: Sequence[Group], where: str) -> Inside:
     first, *rest = ranked
     at = f"At {where}, " if where else ""
-    total = _total(first)
+    shown = measure.shown(first)
     if not rest:
-        return (f"{at}", tag("b", first.setup), f" took {total} from the first submission to the last completion.")
-    close = [group.setup for group in rest if _close(first, group)]
+        return (at, tag("b", first.setup), f" took {shown} {measure.about}.")
+    close = [group.setup for group in rest if measure.close(first, group)]
     if close:
-        begin = f"{at}no clear first: "
-        return (begin, tag("b", listed([first.setup, *close])), f" are within their spread, at about {total}.")
-    slower = [f"{group.setup} {_mean(group, 'total_s') / _mean(first, 'total_s'):.2f}" for group in rest]
-    known = _deviation(first) is not None
-    was = "was the fastest" if known else "had the shortest total (in a single run)"
+        return (
+            at,
+            "no clear first: ",
+            tag("b", listed([first.setup, *close])),
+            f" are within their spread, at about {shown}.",
+        )
+    slower = [f"{group.setup} {measure.mean(group) / measure.mean(first):.2f}" for group in rest]
+    spread = measure.of(first)
+    was = "was the fastest" if spread and spread.deviation is not None else "was ahead (in a single run)"
     return (
-        at, tag("b", first.setup), f" {was}: {total} from the first submission to the last completion. "
-        f"In multiples of that, the others took: {listed(slower, 8)}.",
+        at, tag("b", first.setup), f" {was}: {shown} {measure.about}. In multiples of that, the others took: {listed(slower, 8)}.",
     )  # fmt: skip
 
 
-def _close(a: Group, b: Group) -> bool:
-    """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
-    one, two = a.if_all_completed("total_s"), b.if_all_completed("total_s")
-    if one is None or two is None:
-        return False
-    return abs(one.mean - two.mean) <= max((one.deviation or 0.0) + (two.deviation or 0.0), 1e-9)
-
-
-def _ranking(ranked: Sequence[Group], unranked: Sequence[Group], where: str) -> Html:
-    """A bar for each set-up: who completed by its total time, then who did not, with what came of it."""
-    longest = max((_mean(group, "total_s") for group in ranked), default=1.0)
+def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group], where: str) -> Html:
+    """A bar for each set-up: who completed by its time, then who did not, with what came of it."""
+    longest = max((measure.mean(group) for group in ranked), default=0.0) or 1.0
     lines = [
-        _line(group, f"{_mean(group, 'total_s') / longest * 100:.1f}", _total(group), f"p99 {seconds(_p99(group))}")
+        _line(group, f"{measure.mean(group) / longest * 100:.1f}", measure.shown(group), _beside(group))
         for group in ranked
     ]
     for group in unranked:
-        worst = next(row for row in group.rows if row["total_s"] is None)
-        done = f"{worst['completed']:,} of {worst['workloads']:,} done"
-        clog = str(worst["clog"] or "")
-        ended = str(worst["outcome"]) if worst["outcome"] != "completed" else "not all"
-        lines.append(_line(group, None, ended, f"{done}{f', {clog}' if clog else ''}"))
-    title = f"Total time by set-up{f', {where}' if where else ''}"
+        worst = next((row for row in group.rows if not ended_well(row)), group.rows[0])
+        done = f"{worst['completed']:,} of {worst['workloads']:,} done" if worst["workloads"] else ""
+        ended = str(worst["outcome"]) if worst["outcome"] != "completed" or not worst["workloads"] else "not all"
+        lines.append(_line(group, None, ended, ", ".join(filter(None, (done, str(worst["clog"] or ""))))))
+    title = f"{measure.title} by set-up{f', {where}' if where else ''}"
     return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
+
+
+def _beside(group: Group) -> str:
+    """What else one wants to know of it at once."""
+    p99 = group.if_all_completed("p99_s")
+    if p99 is not None:
+        return f"p99 {seconds(p99.mean)}"
+    rejected, rate = group.over_repeats("rejected"), group.over_repeats("requests_per_s")
+    words = [f"{rate.mean:,.0f} answered /s" if rate else "", f"{rejected.mean:,.0f} rejected" if rejected else ""]
+    return ", ".join(filter(None, words))
 
 
 def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
@@ -177,7 +228,7 @@ def _clogs(view: View) -> list[Html]:
             tag(
                 "div",
                 tag("h2", f"{setup} clogged{times}{when}: {clog.get('kind')}", class_="small"),
-                tag("p", f"A {clog.get('kind')}: {KINDS.get(str(clog.get('kind')), '')}. ", class_="quiet"),
+                tag("p", f"That is: {KINDS.get(str(clog.get('kind')), 'not known here')}.", class_="quiet"),
                 tag("p", str(clog.get("summary") or ""), class_="clipped"),
                 class_="clogged",
             )
@@ -234,26 +285,3 @@ def _failed_expectations(view: View) -> str:
         if broken
         else ""
     )
-
-
-def _total(group: Group) -> str:
-    spread = group.if_all_completed("total_s")
-    if spread is None:
-        return "–"
-    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.1f}"
-    return f"{spread.mean:,.1f}{deviation} s"
-
-
-def _deviation(group: Group) -> float | None:
-    spread = group.if_all_completed("total_s")
-    return spread.deviation if spread else None
-
-
-def _mean(group: Group, figure: str) -> float:
-    spread = group.if_all_completed(figure)
-    return spread.mean if spread else 0.0
-
-
-def _p99(group: Group) -> float | None:
-    spread = group.if_all_completed("p99_s")
-    return spread.mean if spread else None

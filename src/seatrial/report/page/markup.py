@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
-_VOID = frozenset({"br", "meta", "input", "hr"})
+_VOID = frozenset({"br", "meta", "input", "hr", "img"})
 
 
 class Html(str):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from seatrial.analysis import figures as fig
 from seatrial.report.columns import decimals_for
 from seatrial.report.grouping import Group, Spread
+from seatrial.report.page.answer import TOTAL
 from seatrial.report.page.markup import Cell, Head, Html, table, tag
 from seatrial.report.page.view import Section, View, as_number, plural
 
@@ -26,6 +27,13 @@ _FIGURES = (
     ("cpu_util", "cpu used", "share of the nodes' cores that running containers had requested", False),
     ("gpu_util", "gpu used", "the same for GPUs", False),
     ("held_idle_s", "held idle, core-s", "core-seconds that gangs held before all their pods ran", False),
+    ("requests", "requests", "requests that the load sent", False),
+    ("rejected", "rejected", "of these, answered with 429: too many requests", False),
+    ("errors", "errors", "of these, another failure or no answer", False),
+    ("requests_per_s", "answered /s", "requests per second that were answered well", False),
+    ("api_p50_s", "request p50 s", "half of the requests took at most so long, from when they were due", False),
+    ("api_p99_s", "request p99 s", "99 of 100 requests took at most so long, from when they were due", False),
+    ("heartbeat_gap_s", "heartbeat gap s", "longest time in which some node's lease was not renewed", False),
 )
 
 
@@ -41,12 +49,13 @@ def summary(view: View) -> Section | None:
             continue  # the same figures twice
         heads.append(Head(name))
         columns.append([Cell(group.params[name], as_number(group.params[name])) for group in groups])
-    heads += [Head("workloads"), Head("pods")]
-    columns += [[_whole(group.most(name)) for group in groups] for name in ("workloads", "pods")]
-    heads.append(
-        Head("total s", about="from the first submission to the last completion; only if everything completed")
-    )
-    columns.append(_spreads([group.if_all_completed("total_s") for group in groups]))
+    if view.submits:
+        one_pod_each = all(group.most("workloads") == group.most("pods") for group in groups)
+        for name in ("workloads",) if one_pod_each else ("workloads", "pods"):
+            heads.append(Head(name))
+            columns.append([_whole(group.most(name)) for group in groups])
+        heads.append(Head("total s", about=TOTAL.about + "; only if everything completed"))
+        columns.append(_spreads([TOTAL.of(group) for group in groups]))
     heads.append(Head("completed", about="trials in which everything completed"))
     columns.append([_done(group) for group in groups])
     for figure, heading, about, only_whole in _FIGURES:
@@ -60,7 +69,7 @@ def summary(view: View) -> Section | None:
 
 
 def _notes(view: View) -> Html:
-    notes = ["Percentiles are of turnaround, from submitted to completed. "]
+    notes = ["Percentiles are of turnaround, from submitted to completed. "] if view.submits else []
     if any(group.completed < len(group.rows) for group in view.groups):
         notes.append("A set-up that did not complete everything has no total and no percentiles: it would look fast. ")
     if any(group.doubtful for group in view.groups):

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.page.markup import Html
 
+KEPT = 2_000  # pods; a hundred such trials take some 50 MB
 Combination = tuple[tuple[str, str], ...]  # the params that vary, with their values as text
 
 
@@ -37,6 +39,19 @@ class View:
 
     study: StudyRecord
     rows: Sequence[fig.Figures]
+
+    @cached_property
+    def _kept(self) -> dict[str, Lifecycle]:
+        return {}
+
+    def seen(self, trial: TrialRecord) -> Lifecycle:
+        """What the trial's workloads went through. Several sections ask; small trials are read once, large ones are not kept."""
+        if trial.name in self._kept:
+            return self._kept[trial.name]
+        seen = lifecycle(trial)
+        if seen.pods.height <= KEPT:
+            self._kept[trial.name] = seen
+        return seen
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -69,6 +84,11 @@ class View:
     @cached_property
     def repeats(self) -> int:
         return max((len(group.rows) for group in self.groups), default=0)
+
+    @cached_property
+    def submits(self) -> bool:
+        """Whether it is about workloads at all; a study may only send requests to the API server."""
+        return any(row["workloads"] or row["submitted"] for row in self.rows)
 
     def at(self, chosen: Combination) -> list[Group]:
         return [group for group in self.groups if combination(group) == chosen]

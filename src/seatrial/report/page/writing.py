@@ -12,16 +12,30 @@ from importlib.resources import files
 from pathlib import Path
 
 from seatrial.report.page.answer import answer
+from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
+from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
+from seatrial.report.page.timeline import timeline
+from seatrial.report.page.totals import totals
 from seatrial.report.page.validity import again, validity
 from seatrial.report.page.view import Section, View, view_of
+from seatrial.report.page.waterfall import waterfall
 
 REPORT = "report.html"
 # In the order of the page. Each is None where the study has nothing to show for it.
-SECTIONS: tuple[Callable[[View], Section | None], ...] = (summary, validity, again)
+SECTIONS: tuple[Callable[[View], Section | None], ...] = (
+    summary,
+    totals,
+    waterfall,
+    steps,
+    timeline,
+    clogs,
+    validity,
+    again,
+)
 
-_SCRIPTS = ("base.js", "main.js")
+_SCRIPTS = ("base.js", "lines.js", "waterfall.js", "steps.js", "timeline.js", "clog.js", "main.js")
 _LIGHT_OR_DARK = "Light or dark"
 
 
@@ -78,6 +92,11 @@ def _section(section: Section) -> Html:
 
 def _script() -> str:
     return "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
+
+
+def stylesheet() -> str:
+    """For other pages that should look like this one."""
+    return _asset("page.css")
 
 
 def _asset(name: str) -> str:

@@ -8,12 +8,11 @@ import msgspec
 
 from seatrial.kube.resources import Resource
 from seatrial.kube.shapes import Condition, Object, Shape
-from seatrial.kube.watching import DELETED, LISTED
+from seatrial.kube.watching import DELETED
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.model.plan import Workload
-from seatrial.observe import sources
-from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch
+from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch, source_of
 from seatrial.stacks import jobs
 from seatrial.stacks.gang import GROUP, GROUP_SCHEDULED, VERSION
 
@@ -45,7 +44,8 @@ def see_pod_group(observer: Observer, stamp: int, event: str, group: PodGroup) -
             continue
         if condition.status == "True":
             observer.says(name, "")
-            observer.workload(name, GROUP_SCHEDULED.name, stamp, sources.LISTED if event == LISTED else sources.WATCH)
+            said = condition.last_transition_time
+            observer.workload(name, GROUP_SCHEDULED.name, stamp, source_of(event), said)
         else:
             observer.says(name, f"{condition.reason}: {condition.message}")
 

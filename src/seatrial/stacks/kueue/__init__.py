@@ -27,28 +27,28 @@ class Kueue(Plain):
         Setting("kueue", "qps", 50, "client requests per second, of all its parts together (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
         Setting("kueue", "strategy", "BestEffortFIFO", "whether what does not fit lets others pass (queueingStrategy)",
-                choices=("BestEffortFIFO", "StrictFIFO"), kind="text"),
-        Setting("kueue", "quota-cpu", "nodes", "cores it admits at a time, or `nodes`: what all nodes have", kind="text"),
-        Setting("kueue", "quota-memory", "nodes", "memory it admits at a time, or `nodes`", kind="text"),
-        Setting("kueue", "quota-gpu", "nodes", "nvidia.com/gpu it admits at a time, or `nodes`", kind="text"),
+                choices=("BestEffortFIFO", "StrictFIFO"), kind="text", per_trial=True),
+        Setting("kueue", "quota-cpu", "nodes", "cores it admits at a time, or `nodes`: what all nodes have", kind="text",
+                per_trial=True),
+        Setting("kueue", "quota-memory", "nodes", "memory it admits at a time, or `nodes`", kind="text", per_trial=True),
+        Setting("kueue", "quota-gpu", "nodes", "nvidia.com/gpu it admits at a time, or `nodes`", kind="text", per_trial=True),
         Setting("kueue", "wait-for-pods-ready", False, "evicts what does not run in time (waitForPodsReady)", kind="flag"),
         Setting("kueue", "pods-ready-timeout", 5 * MINUTE, "that time (waitForPodsReady.timeout)", kind="duration"),
         Setting("kueue", "block-admission", True, "with it: admits nothing while something admitted does not run yet",
                 kind="flag"),
         Setting("kueue", "topology", False, "topology-aware scheduling: admits only what fits the single nodes, and to which",
-                kind="flag"),
+                kind="flag", per_trial=True),
         Setting("kueue", "stop-policy", "None", "`Hold`: the queue is not active and admits nothing (stopPolicy)",
-                choices=("None", "Hold", "HoldAndDrain"), kind="text"),
+                choices=("None", "Hold", "HoldAndDrain"), kind="text", per_trial=True),
         Setting("kueue", "webhook-ca", "own", "`wrong`: the API server refuses the certificate of the Jobs' webhooks",
                 choices=("own", "wrong"), kind="text"),
     )  # fmt: skip
 
     def refuses(self, trial: Trial) -> str | None:
         own = trial.setup.settings["kueue"]
-        if own["topology"] and trial.on == "kubeconfig" and any(group.existing for group in trial.setup.nodes):
-            return (
-                "topology-aware scheduling needs a label of ours on the nodes, and existing nodes are left as they are"
-            )
+        existing = trial.target.cluster or any(group.existing for group in trial.setup.nodes)
+        if own["topology"] and trial.on != "sim" and existing:
+            return "topology-aware scheduling needs a label of the trial's on its nodes, and existing ones are left as they are"
         broken = [name for name, well in (("stop-policy", "None"), ("webhook-ca", "own")) if own[name] != well]
         if broken and trial.on == "sim":
             return f"kueue's {broken[0]}: {own[broken[0]]} is not modelled; the real Kueue shows it (--on local)"
@@ -100,6 +100,11 @@ class Kueue(Plain):
         from seatrial.stacks.kueue.watching import watches
 
         return watches()
+
+    def queue(self) -> tuple[Any, str] | None:
+        from seatrial.stacks.kueue.queues import LOCAL_QUEUES, QUEUE_LABEL
+
+        return LOCAL_QUEUES, QUEUE_LABEL
 
 
 def _bad_quota(settings: Mapping[str, Any]) -> str | None:

@@ -6,9 +6,8 @@ import msgspec
 
 from seatrial.kube.resources import JOBS, PODS
 from seatrial.kube.shapes import Condition, Job, Object, Pod, Shape, condition
-from seatrial.kube.watching import DELETED, LISTED
-from seatrial.observe import sources
-from seatrial.observe.observer import Observer, Watch, see_job, see_pod
+from seatrial.kube.watching import DELETED
+from seatrial.observe.observer import Observer, Watch, see_job, see_pod, source_of
 from seatrial.stacks.kueue.queues import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 
 
@@ -37,12 +36,12 @@ def see_workload(observer: Observer, stamp: int, event: str, workload: KueueWork
     if not owners or event == DELETED:
         return
     name = owners[0]
-    source = sources.LISTED if event == LISTED else sources.WATCH
-    observer.workload(name, "queued", stamp, source)
+    source = source_of(event)
+    observer.workload(name, "queued", stamp, source, workload.metadata.creation_timestamp)
     for kind, stage in _STAGES.items():
         found = condition(workload.status.conditions, kind)
         if found and found.status == "True":
-            observer.workload(name, stage, stamp, source)
+            observer.workload(name, stage, stamp, source, found.last_transition_time)
     reserved = condition(workload.status.conditions, "QuotaReserved")
     waits = reserved is not None and reserved.status != "True"
     observer.says(name, reserved.message if reserved and waits else "")

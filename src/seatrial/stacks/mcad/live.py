@@ -14,14 +14,13 @@ import msgspec
 
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Object, Pod, Shape
-from seatrial.kube.watching import DELETED, LISTED
+from seatrial.kube.watching import DELETED
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import SECOND, format_quantity
-from seatrial.observe import sources
-from seatrial.observe.observer import Observer, Watch, see_job, see_pod
+from seatrial.observe.observer import Observer, Watch, see_job, see_pod, source_of
 from seatrial.stacks.jobs import job, service
 
 APPWRAPPERS = Resource("workload.codeflare.dev", "v1beta1", "appwrappers", "AppWrapper")
@@ -98,6 +97,7 @@ class Condition(Shape):
     type: str = ""
     status: str = ""
     message: str = ""
+    last_transition_micro_time: str | None = None
 
 
 class Status(Shape):
@@ -114,15 +114,15 @@ _STAGES = {"Queueing": "queued", "HeadOfLine": "head_of_line", "Completed": "rel
 
 def see_appwrapper(observer: Observer, stamp: int, event: str, wrapper: AppWrapper) -> None:
     name = wrapper.metadata.name
-    source = sources.LISTED if event == LISTED else sources.WATCH
+    source = source_of(event)
     if event == DELETED:
         if not observer.has(name, "completed"):
             observer.workload(name, "deleted", stamp, source)
         return
-    observer.workload(name, "created", stamp, source)
+    observer.workload(name, "created", stamp, source, wrapper.metadata.creation_timestamp)
     for condition in wrapper.status.conditions:
         if condition.status == "True" and condition.type in _STAGES:
-            observer.workload(name, _STAGES[condition.type], stamp, source)
+            observer.workload(name, _STAGES[condition.type], stamp, source, condition.last_transition_micro_time)
     waits = [c.message for c in wrapper.status.conditions if c.type == "Backoff"]
     observer.says(name, waits[-1] if waits and not observer.has(name, "admitted") else "")
 
@@ -131,7 +131,7 @@ def see_dispatched_job(observer: Observer, stamp: int, event: str, found: Job) -
     """MCAD lets a workload go by creating its Job."""
     if event != DELETED:
         name = found.metadata.labels.get(WORKLOAD_LABEL, found.metadata.name)
-        observer.workload(name, "admitted", stamp, sources.LISTED if event == LISTED else sources.WATCH)
+        observer.workload(name, "admitted", stamp, source_of(event), found.metadata.creation_timestamp)
     see_job(observer, stamp, event, found)
 
 

@@ -28,7 +28,8 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const colour = (place) => css(`--c${((place % 9) + 9) % 9}`);
 const placeOf = (setup) => Math.max(SETUPS.indexOf(setup), 0);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(most - 1, 1))}…`);
+const dashOf = (place) => DASHES[(place + Math.floor(place / 9)) % 9];  // beyond nine colours the dash still differs
 const plural = (count, thing) => `${count.toLocaleString('en')} ${thing}${count === 1 ? '' : 's'}`;
 
 function number(value, digits = 3) {
@@ -40,7 +41,7 @@ function seconds(value) {
   return size >= 1000 ? `${Math.round(value).toLocaleString('en')} s` : `${number(value)} s`;
 }
 function clock(value, step) {
-  if (step >= 60 && value >= 60) {
+  if (step >= 30 && value >= 60) {
     const minutes = Math.floor(value / 60 + 1e-9), rest = Math.round(value - minutes * 60);
     const hours = Math.floor(minutes / 60);
     return hours ? `${hours} h${minutes % 60 || rest ? ` ${minutes % 60} min` : ''}` : `${minutes} min${rest ? ` ${rest} s` : ''}`;
@@ -54,8 +55,18 @@ function ticksOf(low, high, about) {
   const raw = (high - low) / Math.max(about, 1) || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((one) => one * power >= raw * 0.999) * power;
   const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-12) + 1e-12; n++) found.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-12) + 1e-12; n++) found.push(n * step + 0);
   return { step, values: found };
+}
+
+// The same for time: minutes and hours are not decimal.
+function timeTicks(low, high, about) {
+  const raw = (high - low) / Math.max(about, 1);
+  if (raw <= 20) return ticksOf(low, high, about);
+  const step = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find((one) => one >= raw) || Math.ceil(raw / 86400) * 86400;
+  const values = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high; n++) values.push(n * step + 0);
+  return { step, values };
 }
 
 // A marker says the same as the colour, for print and for those who do not see it.
@@ -78,7 +89,7 @@ function marker(place, x, y, size, fill) {
 function legend(names, places = names.map(placeOf)) {
   return el('div', { class: 'legend' }, ...names.map((name, n) => {
     const ink = colour(places[n]);
-    const line = svg('line', { x1: 0, x2: 30, y1: 7, y2: 7, stroke: ink, 'stroke-width': 2, 'stroke-dasharray': DASHES[places[n] % 9] });
+    const line = svg('line', { x1: 0, x2: 30, y1: 7, y2: 7, stroke: ink, 'stroke-width': 2, 'stroke-dasharray': dashOf(places[n]) });
     const label = el('span', {}, svg('svg', { width: 30, height: 14, 'aria-hidden': 'true' }, line, marker(places[n], 15, 7, 4, ink)));
     label.append(shorten(name, 60));
     label.title = name;

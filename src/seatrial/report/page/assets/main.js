@@ -77,6 +77,15 @@ const near = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) { near.unobserve(entry.target); make(entry.target); }
 }, { rootMargin: '600px 0px' });
 figures.forEach((figure) => near.observe(figure));
+// The others are made when nothing else is to be done: paper has no scrolling, and must find them ready.
+const idle = window.requestIdleCallback || ((then) => setTimeout(then, 200));
+async function makeNext() {
+  const figure = figures.find((one) => !drawn.has(one));
+  if (!figure) return;
+  await make(figure);
+  idle(makeNext);
+}
+addEventListener('load', () => setTimeout(() => idle(makeNext), 1000));
 // Paper is white; what nobody scrolled to is on it all the same.
 addEventListener('beforeprint', () => { setTheme('light'); figures.forEach(make); redraw(); });
 addEventListener('afterprint', () => { setTheme(wantedTheme()); redraw(); });

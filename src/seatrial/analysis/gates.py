@@ -1,0 +1,319 @@
+"""The gates of a study: every `expect` of its scenario, held against all repeats.
+
+An expectation is judged for each set-up and choice of params (or, if it names its set-ups itself, for each choice of params), over
+the repeats of that. Two rules:
+
+- What is counted or said (workloads, outcomes, audits) must hold in every repeat.
+- What is measured (times, rates, utilisation) varies, and a threshold near its mean would fail every other day until nobody looks.
+  So for each comparison the margin (left minus right) is taken in every repeat, where all set-ups saw the same load, and the gate
+  fails only if the interval around the mean margin lies wholly on the wrong side. Up to five repeats that interval goes from the
+  smallest to the largest margin: the gate fails if every repeat says so. From six on it is that of `resampling.of_pairs`. One
+  repeat decides alone. A mean on the wrong side that is not beyond noise is `open`: it passes, and is said.
+
+A trial that is not to be trusted fails a gate about what is measured, and one that was cut off fails every gate.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.analysis import figures as fig
+from seatrial.analysis.api import asked_of
+from seatrial.analysis.comparing import Side, sides_of, why_unlike
+from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.resampling import of_pairs
+from seatrial.analysis.tables import summary_rows
+from seatrial.scenario.expressions import EXACT, FIGURES, Comparison, Expression, ExpressionProblem, Reference, Value
+
+HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
+EVERY_REPEAT = 5  # up to here the interval is the range
+OUTCOME = "ends completed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one expectation, in one set-up and choice of params or in one trial."""
+
+    text: str
+    place: str  # file:line:column
+    where: str
+    state: str
+    explanation: str = ""
+
+    @property
+    def line(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        return f"{self.where}: {place}{self.explanation}"
+
+
+@dataclass(frozen=True)
+class _Run:
+    trial: TrialRecord
+    values: Mapping[str, Value]
+
+
+Cell = tuple[str, ...]
+_Runs = dict[tuple[str, Cell, int], _Run]  # by set-up, params that vary, repeat
+
+
+@dataclass(frozen=True)
+class _Study:
+    """A study as gates look at it."""
+
+    study: StudyRecord
+    varying: Sequence[str]
+    runs: _Runs
+
+    @property
+    def setups(self) -> list[str]:
+        return list(dict.fromkeys(setup for setup, _, _ in self.runs))
+
+    @property
+    def cells(self) -> list[Cell]:
+        return list(dict.fromkeys(cell for _, cell, _ in self.runs))
+
+    def setup(self, named: str) -> str | None:
+        """The set-up of that name, or the only one with a stack of that name."""
+        if named in self.setups:
+            return named
+        of_stack = {setup for (setup, _, _), run in self.runs.items() if run.trial.stack == named}
+        return of_stack.pop() if len(of_stack) == 1 else None
+
+    def repeats(self, setup: str, cell: Cell) -> list[int]:
+        return [repeat for name, of, repeat in self.runs if (name, of) == (setup, cell)]
+
+
+def judge(out: Path, baseline: Path | None = None) -> list[Verdict]:
+    """Every gate of the study in `out`, with what was found."""
+    study = _read(out)
+    other = None if baseline is None else _read(baseline)
+    unlike = () if baseline is None else _why_unlike(out, baseline)
+    expects = _expectations(study.study)
+    verdicts = [v for text, place in expects for v in _Gate(study, other, unlike, text, place).verdicts()]
+    named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
+    verdicts += [] if named else list(_outcomes(study.study))
+    missing = len(study.study.document.get("trials", ())) - len(study.study.trials)
+    if missing:
+        verdicts.append(Verdict("all trials run", "", out.name, FAILS, f"{missing} trials were not run"))
+    return verdicts
+
+
+def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
+    mine, theirs = sides_of(out, "this study"), sides_of(baseline, "the baseline")
+    pairs: list[tuple[Side, Side]] = [(mine[setup], theirs[setup]) for setup in mine if setup in theirs]
+    return tuple(dict.fromkeys(reason for pair in pairs for reason in why_unlike(*pair)))
+
+
+def _read(out: Path) -> _Study:
+    study = read_study(out)
+    rows = {str(row["trial"]): row for row in summary_rows(out)}
+    varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
+    runs: _Runs = {}
+    asked = {name for text, _ in _expectations(study) for name in Expression.parse(text).asked}
+    for trial in study.trials:
+        cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
+        row = rows[trial.name]
+        own = {
+            name: value for name, value in trial.params.items() if name not in fig.FIXED
+        }  # summary.csv has them as text
+        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **own, **asked_of(trial, asked)})
+    return _Study(study, varying, runs)
+
+
+def _expectations(study: StudyRecord) -> list[tuple[str, str]]:
+    """Text and place, as the study lists them; older studies only have them in their trials."""
+    listed: Sequence[Mapping[str, Any]] = study.document.get("expect") or [
+        one for trial in study.trials for one in trial.document.get("expect") or ()
+    ]
+    return list(dict.fromkeys((str(one["text"]), str(one["place"])) for one in listed))
+
+
+def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
+    for trial in study.trials:
+        if trial.outcome == "completed":
+            yield Verdict(OUTCOME, "", trial.name, HOLDS)
+        else:
+            detail = str(trial.document.get("detail") or "it was cut off")
+            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}")
+
+
+class _Gate:
+    """One expectation."""
+
+    def __init__(self, study: _Study, baseline: _Study | None, unlike: Sequence[str], text: str, place: str) -> None:
+        self.study, self.baseline, self.unlike = study, baseline, unlike
+        self.text, self.place = text, place
+        self.expression = Expression.parse(text)
+        self.exact = self.expression.figures <= set(EXACT)
+
+    def verdicts(self) -> Iterator[Verdict]:
+        references = self.expression.references.values()
+        for_each = bool(self.expression.names & set(FIGURES)) or not all(reference.setup for reference in references)
+        if why := self._cannot(list(references)):
+            state, explanation = why
+            yield self._verdict("", state, f"`{self.text}` {explanation}")
+            return
+        for cell in self.study.cells:
+            for setup in self.study.setups if for_each or not references else ("",):
+                yield from self._judged(setup, cell)
+
+    def _verdict(self, where: str, state: str, explanation: str = "") -> Verdict:
+        return Verdict(self.text, self.place, where or self.study.study.name, state, explanation)
+
+    def _cannot(self, references: Sequence[Reference]) -> tuple[str, str] | None:
+        """Why it cannot be judged anywhere: it was not asked for, or it was and is not there."""
+        for reference in references:
+            if reference.setup and self.study.setup(reference.setup) is None:
+                return SKIPPED, f"is not judged: the set-up '{reference.setup}' was not run"
+            if not reference.baseline:
+                continue
+            if self.baseline is None:
+                return SKIPPED, "is not judged: no --baseline was given"
+            if self.unlike:
+                return FAILS, f"cannot be judged: the baseline is not comparable: {'; '.join(self.unlike)}"
+            if reference.setup and self.baseline.setup(reference.setup) is None:
+                has = ", ".join(self.baseline.setups)
+                return FAILS, f"cannot be judged: the baseline has no set-up '{reference.setup}'; it has {has}"
+        return None
+
+    def _judged(self, setup: str, cell: Cell) -> Iterator[Verdict]:
+        """In one choice of params; with `setup`, for that one."""
+        where = " ".join((*([setup] if setup else []), *cell))
+        named = [(self.study, setup)] if setup else []
+        for reference in self.expression.references.values():
+            study = self.baseline if reference.baseline else self.study
+            assert study is not None
+            name = study.setup(reference.setup) if reference.setup else setup
+            if name is None or not study.repeats(name, cell):
+                of = "the baseline has no" if reference.baseline else "there is no"
+                if not setup or self.study.repeats(setup, cell):
+                    yield self._verdict(
+                        where, FAILS, f"`{self.text}` cannot be judged: {of} such trial of {reference.setup or setup}"
+                    )
+                return
+            named.append((study, name))
+        repeats = [set(study.repeats(name, cell)) for study, name in named]
+        together = sorted(set.intersection(*repeats)) if repeats else []
+        if not together:
+            if self.expression.references:
+                yield self._verdict(where, FAILS, f"`{self.text}` cannot be judged: no repeat that all of them have")
+            return
+        used = [study.runs[name, cell, repeat] for study, name in named for repeat in together]
+        if why := self._not_to_be_used(used):
+            yield self._verdict(where, FAILS, f"`{self.text}` cannot be judged: {why}")
+            return
+        rows = [self._values(setup, cell, repeat) for repeat in together]
+        if self.exact or len(rows) == 1:
+            yield from self._one_by_one(setup, cell, where, together, rows)
+        else:
+            yield self._over_repeats(where, rows)
+
+    def _not_to_be_used(self, runs: Sequence[_Run]) -> str:
+        for run in runs:
+            if run.trial.outcome == CUT_OFF:
+                return f"{run.trial.name} was interrupted"
+            if not run.trial.valid and not self.exact:
+                return f"{run.trial.name} is not to be trusted: {'; '.join(run.trial.reasons)}"
+        return ""
+
+    def _values(self, setup: str, cell: Cell, repeat: int) -> dict[str, Value]:
+        """All names that the expression may have, in one repeat."""
+        own = self.study.runs.get((setup, cell, repeat)) or next(
+            run for (_, of, number), run in self.study.runs.items() if (of, number) == (cell, repeat)
+        )
+        values: dict[str, Value] = dict(own.values)
+        for name, reference in self.expression.references.items():
+            study = self.baseline if reference.baseline else self.study
+            assert study is not None
+            of = study.setup(reference.setup) if reference.setup else setup
+            values[name] = study.runs[of or "", cell, repeat].values.get(reference.figure)
+        return values
+
+    def _one_by_one(
+        self, setup: str, cell: Cell, where: str, repeats: Sequence[int], rows: Sequence[Mapping[str, Value]]
+    ) -> Iterator[Verdict]:
+        """Every repeat by itself: each must hold."""
+        failed = False
+        for repeat, values in zip(repeats, rows, strict=True):
+            wrong = self.expression.why_not(values)
+            if wrong:
+                failed = True
+                run = self.study.runs.get((setup, cell, repeat))
+                yield self._verdict(run.trial.name if run else f"{where} repeat {repeat}".strip(), FAILS, wrong)
+        if not failed:
+            yield self._verdict(where, HOLDS, self.expression.explain(rows[0]) if len(rows) == 1 else "")
+
+    def _over_repeats(self, where: str, rows: Sequence[Mapping[str, Value]]) -> Verdict:
+        try:
+            may_hold = self.expression.decide(lambda comparison, wanted: _may_be(comparison, wanted, rows))
+            means = self._means(rows)
+            holds = self.expression.evaluate(means)
+        except ExpressionProblem as problem:
+            return self._verdict(where, FAILS, f"`{self.text}` cannot be judged: {problem.message}")
+        found = f"{self.expression.explain(means)}{self._margins(rows)}, over {len(rows)} repeats"
+        if not may_hold:
+            return self._verdict(where, FAILS, f"`{self.text}` does not hold: {found}")
+        if not holds:
+            return self._verdict(
+                where, OPEN, f"`{self.text}` does not hold on average, but that is not beyond noise: {found}"
+            )
+        return self._verdict(where, HOLDS, found)
+
+    def _means(self, rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+        """Of what is measured, over the repeats; the rest as it is in the first."""
+        values = dict(rows[0])
+        for name in self.expression.names:
+            measured = [row.get(name) for row in rows]
+            numbers = [value for value in measured if isinstance(value, int | float) and not isinstance(value, bool)]
+            if len(numbers) == len(rows):
+                values[name] = statistics.fmean(numbers)
+            elif None in measured:
+                values[name] = None
+        return values
+
+    def _margins(self, rows: Sequence[Mapping[str, Value]]) -> str:
+        parts = []
+        comparisons = list(self.expression.comparisons())
+        for comparison in comparisons:
+            margins = [margin for row in rows if (margin := comparison.margin(row)) is not None]
+            if len(margins) == len(rows) and len(set(margins)) > 1:
+                low, high = _interval(margins)
+                mean = statistics.fmean(margins)
+                which = f" in `{comparison.text}`" if len(comparisons) > 1 else ""
+                parts.append(f"left − right{which} is {mean:.4g} ({low:.4g} … {high:.4g})")
+        return "; " + "; ".join(parts) if parts else ""
+
+
+def _may_be(comparison: Comparison, wanted: bool, rows: Sequence[Mapping[str, Value]]) -> bool:
+    """Whether the repeats leave room for the comparison to come out as wanted."""
+    each = [comparison.holds(row) for row in rows]
+    if None in each:
+        return False
+    margins = [comparison.margin(row) for row in rows]
+    known = [margin for margin in margins if margin is not None]
+    if len(known) < len(rows) or _is_exact(comparison):
+        return all(one is wanted for one in each)
+    return comparison.may_be(wanted, *_interval(known))
+
+
+def _is_exact(comparison: Comparison) -> bool:
+    """About counts, texts and params only."""
+    measured = [name for name in comparison.names if _figure(name) in fig.FIXED and _figure(name) not in EXACT]
+    return not measured
+
+
+def _figure(name: str) -> str:
+    """`p99_s` of `p99_s(kueue)` and of `p99_s of the baseline`."""
+    return name.partition("(")[0].partition(" ")[0]
+
+
+def _interval(margins: Sequence[float]) -> tuple[float, float]:
+    if len(margins) <= EVERY_REPEAT:
+        return min(margins), max(margins)
+    effect = of_pairs([margins])
+    assert effect.low is not None and effect.high is not None
+    return effect.low, effect.high

@@ -1,0 +1,52 @@
+"""`seatrial plot`: times.csv and a picture from whatever is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from seatrial.model.errors import UsageProblem
+
+SHOWN = 8  # reasons
+PLOTS = ("general", "detailed")
+
+
+def plot(
+    out: Path = typer.Option(..., "-o", "--out", metavar="OUT", help="A study, finished or not."),
+    which: str = typer.Option(
+        "general", "--plot", metavar="KIND", help="general: the steps everyone knows; detailed: all that the stack has."
+    ),
+    skip_errors: bool = typer.Option(
+        True, "--skip-errors/--keep-errors", help="Leave workloads with impossible times out of the picture, or not."
+    ),
+    head: int = typer.Option(0, "--head", metavar="N", min=0, help="Only the first N workloads of each trial."),
+    tail: int = typer.Option(0, "--tail", metavar="N", min=0, help="Only the last N workloads of each trial."),
+    kind: str = typer.Option("png", "--format", metavar="FORMAT", help="png, svg or pdf."),
+) -> None:
+    """Write times.csv and a picture of how long each step took, from what has been seen so far.
+
+    Workloads whose times cannot be (a stage before the one it follows, one that is missing) are listed with the reason, all
+    of them in errors.csv.
+
+    Example: seatrial plot -o out/load --plot detailed --tail 500
+    """
+    from rich.console import Console
+
+    from seatrial.report.plotting import Choice, by_reason
+    from seatrial.report.plotting import plot as draw
+
+    if which not in PLOTS:
+        raise UsageProblem(f"--plot {which}: no such picture", f"choose {' or '.join(PLOTS)}")
+    done = draw(out, which, kind, Choice(head, tail, skip_errors))
+    words = Console(stderr=True, highlight=False)
+    for note in done.notes:
+        words.print(note, soft_wrap=True, markup=False)
+    if done.errors.height:
+        words.print(
+            f"{done.errors.height} workloads have impossible times and are {'left out' if skip_errors else 'kept'}:"
+        )
+        for reason, count, example in by_reason(done.errors)[:SHOWN]:
+            words.print(f"  {count} × {reason}, such as {example}", soft_wrap=True, markup=False)
+    for file in done.files:
+        typer.echo(file)

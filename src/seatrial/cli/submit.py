@@ -1,0 +1,197 @@
+"""`seatrial submit`: workloads for a cluster that stays, and `seatrial templates`: what they are made from."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seatrial.model.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from seatrial.study.submission import Wish
+    from seatrial.study.submitting import Sent
+
+KINDS = ("training", "distributed", "interactive")
+SAY_EVERY_S = 5.0  # in a log; on a terminal ten times a second
+
+
+def submit(
+    out: Path = typer.Option(..., "-o", "--out", metavar="OUT", help="Study directory: what was submitted, and where."),
+    kind: str | None = typer.Option(
+        None, "-t", "--type", metavar="TYPE", help="training, distributed or interactive [default: training]."
+    ),
+    count: int | None = typer.Option(None, "-n", "--workloads", metavar="N", min=1, help="How many [default: 1]."),
+    parallel: int | None = typer.Option(
+        None, "-p", "--parallel", metavar="P", min=1, max=1000, help="Submissions side by side in a round [default: 8]."
+    ),
+    workers: int | None = typer.Option(
+        None, "--num-workers", metavar="W", min=1, help="With -t distributed: workers beside the launcher [default: 1]."
+    ),
+    gpus: int | None = typer.Option(
+        None, "-g", "--gpus", metavar="G", min=0, help="nvidia.com/gpu of each pod [default: the template's]."
+    ),
+    delay: float | None = typer.Option(
+        None, "--delay", metavar="S", min=0, help="Seconds from the start of a round to that of the next [default: 0]."
+    ),
+    project: str | None = typer.Option(
+        None, "--project", metavar="P", help="A namespace or queue that is there [default: a namespace of its own]."
+    ),
+    pvc: bool | None = typer.Option(
+        None, "--pvc", help="A PersistentVolumeClaim for each workload.", show_default=False
+    ),
+    stack: str | None = typer.Option(
+        None, "--stack", metavar="S", help="What the workloads are submitted to [default: what the cluster runs]."
+    ),
+    template: Path | None = typer.Option(
+        None, "--template", metavar="FILE", help="A Job as YAML; see `seatrial templates` [default: a built-in one]."
+    ),
+    cluster: str | None = typer.Option(
+        None, "--cluster", metavar="NAME", help="A kept cluster (`seatrial cluster up NAME`)."
+    ),
+    context: str | None = typer.Option(None, "--context", metavar="C", help="Any cluster, by its kubeconfig context."),
+    kubeconfig: Path | None = typer.Option(
+        None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
+    ),
+    resume: bool = typer.Option(False, "--resume", help="Go on with OUT where it stopped; needs no other option."),
+    retry_refused: bool = typer.Option(False, "--retry-refused", help="With --resume: send what was refused again."),
+) -> None:
+    """Submit workloads to a cluster, in rounds, and leave them there. Killed at any moment it goes on with --resume.
+
+    `seatrial sample -o OUT` measures them, `seatrial clean -o OUT` removes them.
+
+    Example: seatrial submit -t training -n 2000 -p 5 --delay 1 --cluster mine -o out/first
+    """
+    from seatrial.study import submitting
+    from seatrial.study.interrupting import interruption
+
+    interruption.listen()
+    given = {
+        "--type": kind, "--workloads": count, "--parallel": parallel, "--num-workers": workers, "--gpus": gpus,
+        "--delay": delay, "--project": project, "--pvc": pvc, "--stack": stack,
+        "--template": str(template) if template else None, "--cluster": cluster, "--context": context,
+        "--kubeconfig": str(kubeconfig.expanduser().absolute()) if kubeconfig else None,
+    }  # fmt: skip
+    if retry_refused and not resume:
+        raise UsageProblem("--retry-refused sends again what an earlier run of OUT did not get in", "add --resume")
+    with _Progress() as progress:
+        if resume:
+            text = _text(template) if template else None
+            sent = submitting.resume(out, given, text, progress.told, retry_refused)
+        else:
+            sent = submitting.begin(out, _wish(given, template), progress.told)
+    raise typer.Exit(_say(sent, out, progress.seconds))
+
+
+def _wish(given: dict[str, Any], template: Path | None) -> Wish:
+    from functools import partial
+
+    from seatrial.model.plan import Target
+    from seatrial.scenario.settings_file import read_settings
+    from seatrial.scenario.template import Options, blame, read_template, submit_of
+    from seatrial.study.submission import Wish
+
+    defaults = {"--type": "training", "--workloads": 1, "--parallel": 8, "--delay": 0.0, "--pvc": False}
+    asked: dict[str, Any] = {name: defaults.get(name) if value is None else value for name, value in given.items()}
+    if asked["--type"] not in KINDS:
+        raise UsageProblem(f"--type {asked['--type']}: no such workload", f"choose one of {', '.join(KINDS)}")
+    if asked["--num-workers"] is not None and asked["--type"] != "distributed":
+        raise UsageProblem(
+            f"a {asked['--type']} workload has no workers", "add -t distributed, or leave --num-workers out"
+        )
+    if asked["--cluster"] and (asked["--context"] or asked["--kubeconfig"]):
+        raise UsageProblem("--cluster names one cluster and --context another", "keep one of them")
+    read = read_template(template, asked["--type"])
+    options = Options(
+        asked["--type"], asked["--workloads"], asked["--parallel"], asked["--delay"], asked["--num-workers"],
+        asked["--gpus"], asked["--pvc"],
+    )  # fmt: skip
+    target = Target(
+        cluster=asked["--cluster"] or "", context=asked["--context"] or "", kubeconfig=asked["--kubeconfig"] or ""
+    )
+    return Wish(
+        submit_of(read, options), target, asked["--stack"] or "", asked["--project"] or "", read_settings(),
+        asked, read.text, partial(blame, read),
+    )  # fmt: skip
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"{file}: {error}", "leave --template out: OUT has it") from None
+
+
+def _say(sent: Sent, out: Path, seconds: float) -> int:
+    if sent.torn:
+        typer.echo(
+            "the last line of submitted.jsonl was torn by a crash: it was cut off, its workload looked up", err=True
+        )
+    typer.echo(f"{sent.sent} of {sent.of} workloads submitted after {seconds:.1f} s")
+    for why, many in sent.refused.most_common():
+        typer.echo(f"{many} refused: {why}", err=True)
+    if sent.interrupted:
+        typer.echo(f"interrupted; go on with: seatrial submit -o {out} --resume", err=True)
+        return 130
+    return 1 if sent.refused else 0
+
+
+class _Progress:
+    """One line that is written over on a terminal; now and then a line elsewhere. To standard error."""
+
+    def __init__(self) -> None:
+        self._began = self._spoke = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def told(self, sent: int, refused: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self._spoke < (0.1 if self._live else SAY_EVERY_S):
+            return
+        self._spoke = now
+        text = f"{sent} of {of} submitted" + (f", {refused} refused" if refused else "") + f", {self.seconds:.0f} s"
+        sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        sys.stderr.flush()
+
+
+def templates(
+    write: Path | None = typer.Option(None, "--write", metavar="DIR", help="Write them there, for editing."),
+) -> None:
+    """List the built-in templates of `seatrial submit`, or write them out for editing.
+
+    Example: seatrial templates --write mine
+    """
+    from seatrial.scenario.template import built_in
+
+    for kind in KINDS:
+        text = built_in(kind).read_text(encoding="utf-8")
+        if write is None:
+            typer.echo(f"{kind:<12} {text.splitlines()[0].removeprefix('# ')}")
+        else:
+            _write_new(write / f"{kind}.yaml", text)
+
+
+def _write_new(file: Path, text: str) -> None:
+    """Never over what is there: it may be edited already."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise UsageProblem(f"{file} is there already", "give --write another directory") from None
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be written: {error.strerror}", "give --write another directory") from None
+    typer.echo(file)

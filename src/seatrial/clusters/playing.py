@@ -1,0 +1,60 @@
+"""What has to be played for fake nodes besides KWOK, for all studies of a cluster at once: applications and volumes.
+
+The keeper of a kept cluster does this, because what was submitted there outlives whoever submitted it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from seatrial.clusters.application import Applications
+from seatrial.clusters.claims import Binder, Claim
+from seatrial.kube import ApiProblem, Client, Lost, Resource, Unreachable, watch
+from seatrial.kube.resources import CLAIMS, PODS
+from seatrial.kube.shapes import Pod
+from seatrial.model.labels import GANG_LABEL
+
+AGAIN_S = 1.0
+
+
+async def play(client: Client, log: Callable[[str], None]) -> None:
+    """Both, until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(play_applications(client, log))
+        group.create_task(bind_claims(client, log))
+
+
+async def play_applications(client: Client, log: Callable[[str], None]) -> None:
+    applications = Applications(client, log)
+    try:
+        await _follow(client, PODS, Pod, applications.sees, GANG_LABEL, log)
+    finally:
+        await applications.stop()
+
+
+async def bind_claims(client: Client, log: Callable[[str], None]) -> None:
+    """All of them: nobody else provides volumes on a cluster of ours."""
+    binder = Binder(client, log)
+    try:
+        await _follow(client, CLAIMS, Claim, binder.sees, "", log)
+    finally:
+        await binder.stop()
+
+
+async def _follow(
+    client: Client,
+    resource: Resource,
+    shape: type[Any],
+    sees: Callable[[str, Any], None],
+    label: str,
+    log: Callable[[str], None],
+) -> None:
+    """However often the API server goes and comes back."""
+    while True:
+        try:
+            await watch(client, resource, shape, lambda _, event, thing: sees(event, thing), labelSelector=label)
+        except (ApiProblem, Lost, Unreachable) as error:
+            log(f"the watch of {resource.plural} ended and is begun again: {error}")
+        await asyncio.sleep(AGAIN_S)

@@ -1,0 +1,91 @@
+"""What has to be there before the first workload: a namespace of ours, and what the stack needs beside its processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from seatrial.kube import ApiProblem, Client
+from seatrial.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
+from seatrial.kube.shapes import Condition, Object, Shape, condition
+from seatrial.model.errors import SetupProblem
+from seatrial.model.interfaces import Manifest
+from seatrial.model.labels import STUDY_LABEL
+
+READY_WITHIN_S = 120.0
+
+
+async def make_namespace(client: Client, namespace: str, labels: Mapping[str, str]) -> None:
+    """Over when pods can be made in it. One that is there and ours already is as good."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": dict(labels)}}
+    await client.create(NAMESPACES, body, namespace)
+
+    async def has_service_account() -> bool:
+        return await client.find(SERVICE_ACCOUNTS, "default", namespace, shape=Object) is not None
+
+    await until(has_service_account, "the namespace got no default service account",
+                "is the controller manager running?")  # fmt: skip
+
+
+async def apply(client: Client, manifests: Iterable[Manifest], namespace: str, study: str, stack: str) -> None:
+    """Created, or brought up to date where it is there already and ours. Its controller may need a moment before its
+    webhooks answer."""
+    for manifest in manifests:
+        await _apply(client, manifest, namespace, study, stack)
+        if manifest.until:
+            await until(partial(_holds, client, manifest, namespace), f"{manifest.name} is not {manifest.until}",
+                        f"look into the log of the stack '{stack}'")  # fmt: skip
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, remedy: str) -> None:
+    end = time.monotonic() + READY_WITHIN_S
+    while not await holds():
+        if time.monotonic() > end:
+            raise SetupProblem(f"{what} within {READY_WITHIN_S:.0f} s", remedy)
+        await asyncio.sleep(0.05)
+
+
+async def _apply(client: Client, manifest: Manifest, namespace: str, study: str, stack: str) -> None:
+    resource = manifest.resource
+    where = namespace if resource.namespaced else ""
+    end = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            # A create of what we have made before would count as done: it carries our mark.
+            there = await client.find(resource, manifest.name, where, shape=Object)
+            if there and there.metadata.labels.get(STUDY_LABEL) != study:
+                raise SetupProblem(
+                    f"there is a {resource.kind} {manifest.name} that is not ours",
+                    "Remove it, or choose another cluster.",
+                )
+            if there:
+                await client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, where)
+            else:
+                await client.create(resource, manifest.body, manifest.name, where)
+            return
+        except ApiProblem as problem:
+            if problem.code < 500 or time.monotonic() > end:  # 500: a webhook that nobody answers
+                raise SetupProblem(
+                    f"{resource.kind} {manifest.name} could not be made: {problem.message}",
+                    f"Is the controller of the stack '{stack}' well? Its log says more.",
+                ) from problem
+        await asyncio.sleep(0.1)
+
+
+class _Conditions(Shape):
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+class _Conditioned(Object):
+    status: _Conditions = msgspec.field(default_factory=_Conditions)
+
+
+async def _holds(client: Client, manifest: Manifest, namespace: str) -> bool:
+    where = namespace if manifest.resource.namespaced else ""
+    found = await client.find(manifest.resource, manifest.name, where, shape=_Conditioned)
+    said = condition(found.status.conditions, manifest.until) if found else None
+    return said is not None and said.status == "True"

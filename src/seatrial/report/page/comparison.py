@@ -1,0 +1,56 @@
+"""Comparisons as sections of a page: of their own page, and of a study's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seatrial.analysis.comparing import Comparison
+from seatrial.report import comparisons as told
+from seatrial.report.page.markup import Html, join, tag
+from seatrial.report.page.view import Section
+from seatrial.report.page.writing import document
+
+
+def comparison_page(comparisons: Sequence[Comparison], everything: bool = False) -> str:
+    """A whole page, self-contained as the report is."""
+    sections = [section(one, f"comparison-{place}", everything) for place, one in enumerate(comparisons, 1)]
+    top = tag("header", tag("p", "seatrial", class_="kicker"), tag("h1", "Comparison"), class_="top")
+    names = dict.fromkeys(name for one in comparisons for name in told.names(one))
+    return document("Comparison · seatrial", top, sections, list(names))
+
+
+def section(comparison: Comparison, name: str, everything: bool = False) -> Section:
+    title = told.title(comparison)
+    return Section(name, title if len(title) <= 40 else f"{title[:39]}…", title, body(comparison, everything))
+
+
+def body(comparison: Comparison, everything: bool = False) -> Html:
+    """What is to be known first stands on top: that the sides are not alike, then the answer."""
+    reasons = [tag("li", reason) for reason in comparison.unlike]
+    warning = tag("div", tag("b", "Not comparable, compared anyway:"), tag("ul", reasons), class_="warning")
+    headings, rows = told.table(comparison, everything)
+    top = [tag("th", heading, scope="col", class_=_kind(place, headings)) for place, heading in enumerate(headings)]
+    lines = [
+        tag("tr", [_cell(place, cell, headings, differs) for place, cell in enumerate(cells)])
+        for cells, differs in rows
+    ]
+    table = tag("table", tag("thead", tag("tr", top)), tag("tbody", lines))
+    notes = [tag("p", f"{note}.", class_="quiet") for note in (*comparison.notes, told.method(comparison))]
+    return join(
+        warning if reasons else None,
+        tag("p", told.headline(comparison), class_="headline"),
+        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=told.title(comparison)),
+        notes,
+    )
+
+
+def _kind(place: int, headings: Sequence[str]) -> str | None:
+    return "text" if place in (0, len(headings) - 1) else None
+
+
+def _cell(place: int, cell: str, headings: Sequence[str], differs: bool) -> Html:
+    shown = f"· {cell.strip()}" if cell.startswith("  ") else cell
+    inside = tag("b", shown) if differs else shown
+    if place == 0:
+        return tag("th", inside, scope="row", class_="text")
+    return tag("td", inside, class_=_kind(place, headings))

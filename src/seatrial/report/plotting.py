@@ -1,0 +1,112 @@
+"""`seatrial plot`: tables and one picture from whatever is there, while it still goes on or later.
+
+Workloads whose times cannot be are listed with the reason, and left out of the picture unless they are wanted; the tables have
+everything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.impossible import impossible
+from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.analysis.tables import whole_file, write_tables
+from seatrial.report.pictures import write_steps
+from seatrial.report.step_times import Read
+
+ERRORS = "errors.csv"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which workloads a picture is of: the first `head` and the last `tail` of each trial (0: all)."""
+
+    head: int = 0
+    tail: int = 0
+    skip_errors: bool = True
+
+    def of(self, workloads: pl.DataFrame) -> pl.DataFrame:
+        if not self.head and not self.tail:
+            return workloads
+        if self.head + self.tail >= workloads.height:
+            return workloads
+        return pl.concat([workloads.head(self.head), workloads.tail(self.tail)])
+
+    def __str__(self) -> str:
+        parts = [f"the first {self.head:,}"] if self.head else []
+        parts += [f"the last {self.tail:,}"] if self.tail else []
+        return " and ".join(parts)
+
+
+@dataclass
+class Plotted:
+    files: list[Path]
+    errors: pl.DataFrame  # trial, workload, reason
+    notes: list[str] = field(default_factory=list)
+
+
+def plot(out: Path, which: str, kind: str, choice: Choice) -> Plotted:
+    """Writes the tables, errors.csv and the picture, and says what was left out."""
+    study = read_study(out)
+    errors, notes = errors_of(study, choice)
+    files = write_tables(out)
+    with whole_file(out / ERRORS) as file:
+        errors.write_csv(file)
+    drawn = write_steps(out, kind, [which], chooser(choice, errors), _said(choice, errors.height))
+    if not drawn:
+        notes.append("nothing is drawn: no workload has been seen to reach anything yet")
+    return Plotted([*files, out / ERRORS, *drawn], errors, [*notes, *study.notes])
+
+
+def errors_of(study: StudyRecord, choice: Choice) -> tuple[pl.DataFrame, list[str]]:
+    """The workloads among those chosen that have impossible times, and what is to be said of the choice."""
+    tables = [pl.DataFrame(schema=dict.fromkeys(["trial", "workload", "reason"], pl.String))]
+    notes: list[str] = []
+    for trial in study.trials:
+        seen = lifecycle(trial)
+        notes += _beyond(choice, seen)
+        chosen = pl.col("workload").is_in(choice.of(seen.workloads)["workload"].implode())
+        tables.append(impossible(seen).filter(chosen).select(pl.lit(trial.name).alias("trial"), "workload", "reason"))
+    return pl.concat(tables), notes
+
+
+def chooser(choice: Choice, errors: pl.DataFrame) -> Read:
+    """Of a trial the workloads that are to be drawn."""
+    wrong = dict(errors.group_by("trial").agg("workload").iter_rows()) if choice.skip_errors else {}
+
+    def read(trial: TrialRecord) -> Lifecycle:
+        seen = lifecycle(trial)
+        right = ~pl.col("workload").is_in(wrong.get(trial.name, []))
+        return dataclasses.replace(seen, workloads=choice.of(seen.workloads).filter(right))
+
+    return read
+
+
+def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:
+    """Reasons without their figures, how many workloads each has, and one of them."""
+    bare = pl.col("reason").str.replace_all(r"[\d.]+ s ", "").alias("kind")
+    counts = errors.group_by(bare, maintain_order=True).agg(pl.len().alias("count"), pl.col("workload").first())
+    return list(counts.sort("count", descending=True, maintain_order=True).iter_rows())
+
+
+def _said(choice: Choice, errors: int) -> list[str]:
+    picked = [f"only {choice} of each trial"] if choice.head or choice.tail else []
+    if errors:
+        picked.append(f"{errors:,} with impossible times {'left out' if choice.skip_errors else 'among them'}")
+    return picked
+
+
+def _beyond(choice: Choice, seen: Lifecycle) -> list[str]:
+    there = seen.workloads.height
+    asked = {"--head": choice.head, "--tail": choice.tail}
+    return [
+        f"{seen.trial.name}: {option} {count} is more than the {there} workloads there are: all are taken"
+        for option, count in asked.items()
+        if count > there
+    ]

@@ -1,0 +1,97 @@
+"""How far a trial that was looked at from outside can be trusted, and whether it is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from seatrial.analysis.directory import RUNNING, TrialRecord
+from seatrial.analysis.impossible import hidden_stages
+from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED
+from seatrial.model.units import SECOND
+from seatrial.record import gaps
+
+FINE = SECOND // 10  # what watches and events are good for
+SHOWN = 50  # gaps in trial.json; the files have all
+
+
+def judge_sampled(trial: TrialRecord) -> dict[str, Any]:
+    """What goes into trial.json."""
+    seen = lifecycle(trial)
+    watched = gaps.read(trial.directory)
+    ended = int(_ended(seen).sum()) + _unseen(seen, watched.gone)
+    planned = sum(int(phase.get("count") or 0) for phase in trial.phases.values())
+    over = seen.workloads.height >= planned > 0 and ended == seen.workloads.height
+    return {
+        "submitted": seen.workloads.height,
+        "end_ns": seen.end_ns,
+        "outcome": COMPLETED.name if over else RUNNING,
+        "validity": _validity(seen, watched),
+    }
+
+
+def _ended(seen: Lifecycle) -> pl.Series:
+    ended = pl.Series(values=[False] * seen.workloads.height, dtype=pl.Boolean)
+    for stage in (COMPLETED.name, FAILED.name, DELETED.name):
+        if stage in seen.workloads.columns:
+            ended = ended | seen.workloads[stage].is_not_null()
+    return ended
+
+
+def _unseen(seen: Lifecycle, gone: frozenset[str]) -> int:
+    """Of those that somebody found gone, how many nobody else saw end."""
+    return sum(not ended for name, ended in zip(seen.workloads["workload"], _ended(seen), strict=True) if name in gone)
+
+
+def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
+    """A gap that hid nothing and made no time worse is told, and does no harm."""
+    begin, end = seen.first_ns, seen.end_ns
+    unwatched = watched.unwatched(begin, end) if watched.spans else []
+    told = [line for line in watched.told if (line.to_ns or 0) > begin and (line.from_ns or 0) < end]
+    hidden, known = hidden_stages(seen), _known(seen)
+    reasons = []
+    if watched.spans and (coarse := known["to_a_second"] + known["worse"]):
+        total, longest = (
+            sum(b - a for a, b in unwatched) / SECOND,
+            max((b - a for a, b in unwatched), default=0) / SECOND,
+        )
+        reasons.append(
+            f"{coarse} of {sum(known.values())} times are known to half a second at best: nobody watched for {total:.1f} s "
+            f"in all, up to {longest:.1f} s at a time"
+        )
+    elif known["worse"]:
+        reasons.append(f"{known['worse']} of {sum(known.values())} times are known only roughly")
+    if hidden:
+        stages = ", ".join(f"{stage} of {count}" for stage, count in hidden.items())
+        reasons.append(f"workloads passed stages that nobody saw: {stages}")
+    gone = _unseen(seen, watched.gone)
+    if gone:
+        reasons.append(f"{gone} workloads were gone before anyone saw how they ended")
+    return {
+        "valid": not reasons,
+        "reasons": reasons,
+        "followed": bool(watched.spans),
+        "known": known,
+        "hidden": hidden,
+        "gone": gone,
+        "gaps": [
+            *({"from_s": first / SECOND, "to_s": last / SECOND, "what": "", "reason": "nobody watched"}
+              for first, last in unwatched),
+            *({"from_s": (line.from_ns or 0) / SECOND, "to_s": (line.to_ns or 0) / SECOND, "what": line.what,
+               "reason": line.reason} for line in told),
+        ][:SHOWN],
+    }  # fmt: skip
+
+
+def _known(seen: Lifecycle) -> dict[str, int]:
+    """How many times of workloads are known how well."""
+    counts = {"finely": 0, "to_a_second": 0, "worse": 0}
+    for stage, errors in seen.errors.items():
+        of = errors[seen.workloads[stage].is_not_null().to_numpy()]
+        finely, to_a_second = int((of <= FINE).sum()), int((of <= SECOND).sum())
+        counts["finely"] += finely
+        counts["to_a_second"] += to_a_second - finely
+        counts["worse"] += len(of) - to_a_second
+    return counts

@@ -1,0 +1,152 @@
+"""`seatrial sample`: what became of the workloads in OUT, looked at from outside, as often as one likes.
+
+It needs only OUT, which says where the workloads were sent. What it sees goes into a segment of its own and is merged with what
+is there, so that it can run beside a submission, beside another sample, after a run that was killed, or all of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial import stacks
+from seatrial.analysis.directory import RUNNING, StudyRecord, TrialRecord, read_study, read_trial
+from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.clusters.attached.clearing import access_of
+from seatrial.kube import Access, ApiProblem, Client, Lost, Unreachable
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.plan import Target
+from seatrial.observe import sources
+from seatrial.observe.sampling import Sampler, Standing, Wanted
+from seatrial.record import merging
+from seatrial.study.describing import write_json
+from seatrial.study.directory import disk_problems
+from seatrial.study.interrupting import interruption
+from seatrial.study.judging import judge_sampled
+
+Told = Callable[[str, Standing], None]
+
+
+@dataclass
+class Sampled:
+    """What a look brought: the trials looked at, and what is to be said of it."""
+
+    trials: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    over: bool = True
+    interrupted: bool = False
+
+
+def sample(out: Path, *, follow: bool, project: str, told: Told) -> Sampled:
+    """Looks at every trial of the study that left something in a cluster; with `follow` until all of it is over."""
+    study = read_study(out)
+    _refuse_other_project(study, project)
+    trials, notes = _to_look_at(study)
+    result = Sampled([trial.name for trial in trials], notes)
+    with disk_problems(out):
+        for trial in trials:
+            wanted, access = _wanted(trial), _access(study, trial)
+            result.notes += asyncio.run(_look(trial, wanted, access, follow, told, result))
+            finish(trial.directory)
+    return result
+
+
+def _refuse_other_project(study: StudyRecord, project: str) -> None:
+    if not project:
+        return
+    scenario = study.document.get("scenario") or {}
+    mine = {str(scenario.get("project") or "")}
+    mine |= {str((trial.document.get("target") or {}).get("namespace") or "") for trial in study.trials}
+    if project not in mine:
+        known = ", ".join(sorted(mine - {""})) or "none"
+        raise UsageProblem(f"{study.out} has no workloads in project '{project}'", f"it has: {known}")
+
+
+def _to_look_at(study: StudyRecord) -> tuple[list[TrialRecord], list[str]]:
+    trials, notes = [], []
+    for trial in study.trials:
+        target = trial.document.get("target") or {}
+        if not target.get("study"):
+            notes.append(f"{trial.name} left nothing in a cluster that stays: there is nothing to look at")
+        elif target.get("removed"):
+            notes.append(f"{trial.name}: what it made was removed from the cluster; what was seen of it stays as it is")
+        elif not trial.document.get("wall_epoch_ns"):
+            notes.append(f"{trial.name} had not begun, or is of an earlier version of seatrial: no common clock")
+        else:
+            trials.append(trial)
+    if not trials and not any("removed" in note for note in notes):
+        raise UsageProblem(
+            "; ".join(notes) or f"{study.out} has no trial yet",
+            "sample what `seatrial submit` or `seatrial run --on kubeconfig` sent to a cluster",
+        )
+    return trials, notes
+
+
+def _access(study: StudyRecord, trial: TrialRecord) -> Access:
+    recorded = {**(study.document.get("target") or {}), **(trial.document.get("target") or {})}
+    cluster, context, kubeconfig, server = (
+        str(recorded.get(key) or "") for key in ("cluster", "context", "kubeconfig", "server")
+    )
+    return access_of(Target(cluster=cluster, context=context, kubeconfig=kubeconfig), server)
+
+
+def _wanted(trial: TrialRecord) -> Wanted:
+    document = trial.document
+    target = document["target"]
+    stack = stacks.find(trial.stack)
+    counts = [phase.get("count") for phase in trial.phases.values()]
+    return Wanted(
+        trial.directory, trial.stages, stack.watches(), stack.created_as[1], str(target["study"]),
+        str(target.get("namespace") or f"seatrial-{target['study']}"), int(document["wall_epoch_ns"]),
+        sum(count for count in counts if isinstance(count, int)),
+        frozenset(name for name, phase in trial.phases.items() if phase.get("interactive")),
+    )  # fmt: skip
+
+
+async def _look(
+    trial: TrialRecord, wanted: Wanted, access: Access, follow: bool, told: Told, result: Sampled
+) -> list[str]:
+    async with Client(access) as client:
+        await client.probe()
+        sampler = Sampler(wanted, client, lambda standing: told(trial.name, standing))
+        _recall(sampler, lifecycle(trial))
+        interruption.cancels(asyncio.current_task())
+        try:
+            await (sampler.on() if follow else sampler.once())
+        except asyncio.CancelledError:
+            result.interrupted = True
+        except (ApiProblem, Lost, Unreachable) as problem:
+            raise SetupProblem(f"{problem.message}; what was seen until then is kept", problem.remedy) from problem
+        finally:
+            interruption.cancels(None)
+        result.over = result.over and sampler.over()
+    return sampler.notes
+
+
+def _recall(sampler: Sampler, seen: Lifecycle) -> None:
+    """What earlier processes saw: their objects may be gone by now."""
+    sampler.read_lines()
+    names = [stage.name for stage in seen.trial.stages if stage.name in seen.workloads.columns]
+    for name in names:
+        for number in seen.workloads.filter(seen.workloads[name].is_not_null())["number"].to_list():
+            sampler.knows(number, name)
+
+
+def finish(directory: Path) -> None:
+    """Seals what nobody writes any more, and writes into trial.json what is known now."""
+    trial = read_trial(directory)
+    bounds = _bounds(trial)
+    document = {**trial.document, "sources": bounds}
+    if trial.document.get("outcome", RUNNING) == RUNNING:
+        document |= judge_sampled(TrialRecord(directory, document))
+    write_json(directory / "trial.json", document)
+    merging.seal(directory, trial.stages, [int(bound["error_ns"]) for bound in bounds])
+
+
+def _bounds(trial: TrialRecord) -> Sequence[dict[str, Any]]:
+    """The table of sources as the trial has it; those that it does not know yet are added."""
+    known = list(trial.document.get("sources") or ())
+    return [*known, *sources.table()[len(known) :]]

@@ -1,0 +1,167 @@
+"""What a submission is, and the files that say so: `study.json` is all that a later process needs to go on with it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.model.errors import SeatrialError, SetupProblem, UsageProblem
+from seatrial.model.interfaces import Stack
+from seatrial.model.labels import STUDY_LABEL
+from seatrial.model.plan import Client, Pace, PodShape, Scalar, Setup, Submit, Target, Trial, Workload, to_json
+from seatrial.model.settings import own
+from seatrial.study import directory
+from seatrial.study.describing import description
+
+NAME = "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """All that a process needs to go on with one: it stands in study.json."""
+
+    out: Path
+    study: str
+    namespace: str
+    own_namespace: bool
+    submit: Submit
+    stack: str
+    settings: Mapping[str, Mapping[str, Scalar]]
+    target: Target
+    epoch_ns: int
+    project: str = ""
+
+    @property
+    def trial(self) -> Trial:
+        on = "local" if self.target.cluster else "kubeconfig"
+        setup = Setup(self.stack, self.stack, (), Client(self.rate), self.settings)
+        return Trial(1, NAME, on, setup, {}, 1, 1, ((self.submit,),), target=self.target)
+
+    @property
+    def rate(self) -> float | None:
+        return float(own(self.settings, "submit", "rate")) or None
+
+    @property
+    def directory(self) -> Path:
+        return self.out / "trials" / self.trial.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {STUDY_LABEL: self.study}
+
+    def workload(self, index: int) -> Workload:
+        """Its name is the same in every process, and nobody else's."""
+        return self.submit.workload(index, self.submit.sizes[0], f"{self.submit.name}-{self.study}")
+
+
+Blames = Callable[[str, int, str], SeatrialError | None]  # kind, code and words of the server → where in the template
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line asks for; the workloads' part has become a `Submit` already."""
+
+    submit: Submit
+    target: Target
+    stack: str
+    project: str
+    settings: Mapping[str, Mapping[str, Scalar]]
+    asked: Mapping[str, Any]
+    template: str
+    blames: Blames
+
+
+def trial_json(made: Submission, stack: Stack) -> dict[str, Any]:
+    target = {key: value for key, value in to_json(made.target).items() if value}
+    own_marks = {
+        "study": made.study,
+        "namespace": made.namespace,
+        "own_namespace": made.own_namespace,
+        "removed": False,
+    }
+    return {
+        **description(made.trial, stack),
+        "target": {**target, **own_marks},
+        "wall_epoch_ns": made.epoch_ns,
+        "outcome": "running",
+    }
+
+
+def study_json(made: Submission, wish: Wish) -> dict[str, Any]:
+    recorded = {
+        "study": made.study, "namespace": made.namespace, "own_namespace": made.own_namespace, "stack": made.stack,
+        "project": made.project, "wall_epoch_ns": made.epoch_ns, "settings": to_json(made.settings),
+        "template": wish.template, "submit": to_json(made.submit),
+    }  # fmt: skip
+    document = directory.describe(NAME, recorded, [made.trial], dict(wish.asked))
+    return {**document, "run": run_of(made, "running")}
+
+
+def run_of(made: Submission, state: str) -> dict[str, Any]:
+    started = datetime.datetime.fromtimestamp(made.epoch_ns / 1e9, datetime.UTC).isoformat(timespec="seconds")
+    wall = {"wall_s": round((time.time_ns() - made.epoch_ns) / 1e9, 3)} if state != "running" else {}
+    return {"started": started, **directory.surroundings(), **wall, "state": state}
+
+
+def refuse_occupied(out: Path) -> None:
+    if not (out / "study.json").exists():
+        return
+    try:
+        recorded(out)
+    except SeatrialError:
+        raise UsageProblem(f"{out} holds another study already", "give another -o") from None
+    raise UsageProblem(
+        f"{out} holds a submission already", f"go on with it: seatrial submit -o {out} --resume; or give another -o"
+    )
+
+
+def recorded(out: Path) -> dict[str, Any]:
+    path = out / "study.json"
+    if not path.is_file():
+        raise UsageProblem(f"{out} holds no study to go on with", "leave --resume away to begin one")
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise SetupProblem(f"{path} is not JSON: {error}", "it was damaged: submit into another OUT") from error
+    if document.get("name") != NAME:
+        raise UsageProblem(
+            f"{out} holds a study of '{document.get('name')}', not one that `seatrial submit` made", "give another -o"
+        )
+    return document
+
+
+def refuse_other_options(
+    out: Path, document: Mapping[str, Any], given: Mapping[str, Any], template: str | None
+) -> None:
+    asked = document["asked"]
+    other = [
+        f"{name} was {'not given' if asked.get(name) is None else asked[name]}, not {value}"
+        for name, value in given.items()
+        if value is not None and value != asked.get(name) and name != "--template"
+    ]
+    if template is not None and template != document["scenario"]["template"]:
+        other.append("the template has changed")
+    if other:
+        raise UsageProblem(
+            f"{out} was begun with other options: {'; '.join(other)}",
+            f"go on as it was begun: seatrial submit -o {out} --resume; or give another -o",
+        )
+
+
+def submission_of(out: Path, document: Mapping[str, Any]) -> Submission:
+    said = document["scenario"]
+    fields = {key: value for key, value in said["submit"].items() if key != "action"}
+    fields |= {
+        "sizes": tuple(fields["sizes"]),
+        "shape": PodShape(fields["shape"]["requests"]),
+        "pace": Pace(**fields["pace"]),
+    }
+    return Submission(
+        out, said["study"], said["namespace"], said["own_namespace"], Submit(**fields), said["stack"], said["settings"],
+        Target(**document["target"]), said["wall_epoch_ns"], said["project"],
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Gates over repeats, set-ups and a baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.analysis.gates import Verdict, judge
+from tests.analysis.making import Made, plain
+from tests.analysis.test_comparing import FAST, SLOW, study, trials
+
+
+def both(out: Path, *expect: str, slow: Sequence[int] = SLOW, fast: Sequence[int] = FAST, **also: Any) -> Path:
+    """A study of `kwok` (fast) and `mcad` (slow) with these expectations."""
+    made = [*trials(*fast), *trials(*slow, setup="mcad", stack="mcad", first=len(fast) + 1)]
+    listed = [{"text": text, "place": f"s.yaml:{line}:5"} for line, text in enumerate(expect, 10)]
+    return study(out, made, expect=listed, **also)
+
+
+def gates(out: Path, baseline: Path | None = None) -> list[Verdict]:
+    return [verdict for verdict in judge(out, baseline) if verdict.place]
+
+
+def test_a_ratio_between_set_ups_fails_only_beyond_noise(tmp_path: Path) -> None:
+    out = both(
+        tmp_path / "out",
+        "p99_s(mcad) <= 1.3 * p99_s(kwok)",  # about 1.17
+        "p99_s(mcad) <= 1.1 * p99_s(kwok)",
+        "p99_s(mcad) / p99_s(kwok) < 1.1",
+        "p99_s(mcad) <= 1.166 * p99_s(kwok)",
+    )
+    holds, fails, divided, near = gates(out)
+    assert (holds.state, fails.state, divided.state) == ("holds", "fails", "fails")
+    assert near.state == "open", "on average not, but in some repeats"
+    assert fails.line.startswith(
+        "many-small-jobs: s.yaml:11:5: `p99_s(mcad) <= 1.1 * p99_s(kwok)` does not hold: p99_s(mcad) is 14.18, "
+    )
+    assert "left − right is" in fails.line and "over 5 repeats" in fails.line
+    assert "not beyond noise" in near.explanation
+
+
+def test_a_figure_of_no_set_up_in_particular_is_judged_for_each(tmp_path: Path) -> None:
+    out = both(tmp_path / "out", "p50_s <= 13", "p50_s <= 13 or setup == 'mcad'", "not p50_s > 13")
+    assert [(v.where, v.state) for v in gates(out)] == [
+        ("kwok", "holds"), ("mcad", "fails"), ("kwok", "holds"), ("mcad", "holds"), ("kwok", "holds"), ("mcad", "fails"),
+    ]  # fmt: skip
+
+
+def test_what_is_counted_must_hold_in_every_repeat(tmp_path: Path) -> None:
+    made = trials(*FAST)
+    made[3] = dataclasses.replace(made[3], jobs=made[3].jobs[:2])
+    listed = [
+        {"text": "completed == 3", "place": "s.yaml:1:1"},
+        {"text": "completed(kwok) >= 3", "place": "s.yaml:2:1"},
+    ]
+    out = study(tmp_path / "out", made, expect=listed)
+    one, other = gates(out)
+    assert one.line == "004-kwok-r4: s.yaml:1:1: `completed == 3` does not hold: completed is 2"
+    assert other.state == "fails" and "repeat 4" in other.where
+
+
+def test_one_repeat_decides_alone(tmp_path: Path) -> None:
+    out = both(tmp_path / "out", "p99_s(mcad) <= 1.199 * p99_s(kwok)", slow=(15_000,), fast=(10_000,))
+    assert [v.state for v in gates(out)] == ["fails"]
+
+
+def test_from_six_repeats_on_the_interval_is_one_of_95_percent(tmp_path: Path) -> None:
+    """One repeat of ten that is on the right side does not save a gate."""
+    slow = [12_000 + 10 * n for n in range(9)]
+    out = both(tmp_path / "out", "p99_s(mcad) <= 1.1 * p99_s(kwok)", slow=[*slow, 11_000], fast=[10_000] * 10)
+    assert [v.state for v in gates(out)] == ["fails"]
+
+
+def test_a_baseline_is_another_study(tmp_path: Path) -> None:
+    text = ("p99_s(mcad) <= 1.2 * baseline", "p99_s <= 1.05 * baseline")
+    same = both(tmp_path / "same", *text)
+    slower = both(tmp_path / "slower", *text, slow=[2 * ms for ms in SLOW])
+    assert [v.state for v in gates(same, same)] == ["holds"] * 3
+    assert [(v.where, v.state) for v in gates(slower, same)] == [
+        ("many-small-jobs", "fails"),
+        ("kwok", "holds"),
+        ("mcad", "fails"),
+    ]
+    assert [v.state for v in gates(same)] == ["skipped", "skipped"]
+    assert "no --baseline was given" in gates(same)[0].explanation
+
+
+def test_a_baseline_that_lacks_the_stack_or_is_not_comparable_fails_the_gate(tmp_path: Path) -> None:
+    out = both(tmp_path / "out", "p99_s(mcad) <= 1.2 * baseline", "p99_s(gone) < 3")
+    lacking, not_run = gates(out, study(tmp_path / "lacking", trials(*FAST)))
+    assert lacking.state == "fails"
+    assert "the baseline has no set-up 'mcad'; it has kwok" in lacking.explanation
+    assert not_run.state == "skipped" and "'gone' was not run" in not_run.explanation
+    other = both(tmp_path / "other", on="local")
+    assert "the baseline is not comparable: this study ran on sim" in gates(out, other)[0].explanation
+
+
+def test_an_invalid_trial_fails_a_gate_rather_than_passing_it(tmp_path: Path) -> None:
+    made = trials(*FAST)
+    made[2] = dataclasses.replace(made[2], also={"validity": {"valid": False, "reasons": ["the client was late"]}})
+    listed = [
+        {"text": text, "place": "s.yaml:1:1"}
+        for text in ("p99_s < 1000", "completed == submitted", "p99_s(kwok) < 1000")
+    ]
+    measured, counted, named = gates(study(tmp_path / "out", made, expect=listed))
+    assert measured.state == named.state == "fails"
+    assert "003-kwok-r3 is not to be trusted: the client was late" in measured.explanation
+    assert counted.state == "holds", "a client that was late counts right"
+
+
+def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:
+    made = trials(*FAST)
+    made[4] = dataclasses.replace(made[4], outcome="running", sealed=False)
+    out = study(tmp_path / "out", made, expect=[{"text": "completed == submitted", "place": "s.yaml:1:1"}])
+    assert "005-kwok-r5 was interrupted" in gates(out)[0].explanation
+    assert [v.line for v in judge(out) if v.state == "fails" and not v.place] == [
+        "005-kwok-r5: interrupted: it was cut off"
+    ]
+    for file in (out / "trials" / "005-kwok-r5").iterdir():
+        file.unlink()
+    assert "out: 1 trials were not run" in [v.line for v in judge(out)]
+
+
+def test_a_division_by_zero_and_an_empty_figure_fail_the_gate_with_a_clear_message(tmp_path: Path) -> None:
+    stuck = [dataclasses.replace(one, outcome="clogged") for one in trials(*FAST)]
+    listed = [
+        {"text": text, "place": "s.yaml:1:1"}
+        for text in ("p99_s / audit_misfit < 3", "total_s(kwok) < 900", "not total_s > 900")
+    ]
+    divided, empty, negated = gates(study(tmp_path / "out", stuck, expect=listed))
+    assert divided.explanation.endswith("cannot be judged: `p99_s / audit_misfit` divides by zero")
+    assert (empty.state, negated.state) == ("fails", "fails")
+    assert "total_s(kwok) is empty" in empty.explanation
+
+
+def test_an_outcome_that_no_expectation_names_is_a_gate_of_its_own(tmp_path: Path) -> None:
+    stuck = [Made([plain()], outcome="clogged", also={"detail": "gang deadlock"})]
+    out = study(tmp_path / "out", stuck)
+    assert [v.line for v in judge(out)] == ["001-kwok-r0: clogged: gang deadlock"]
+    listed = [{"text": 'outcome == "clogged"', "place": "s.yaml:1:1"}]
+    assert [v.state for v in judge(study(tmp_path / "told", stuck, expect=listed))] == ["holds"]
+
+
+@pytest.mark.parametrize(("cell", "state"), [("jobs=3", "holds"), ("jobs=6", "fails")])
+def test_each_choice_of_params_is_judged_by_itself_and_params_are_numbers(
+    tmp_path: Path, cell: str, state: str
+) -> None:
+    made = [*trials(*FAST, params={"jobs": 3}), *trials(*SLOW, params={"jobs": 6}, first=6)]
+    out = study(tmp_path / "out", made, expect=[{"text": "p50_s(kwok) < 13 and jobs < 10", "place": "s.yaml:1:1"}])
+    assert {v.where: v.state for v in gates(out)}[cell] == state

@@ -1,0 +1,174 @@
+"""What report.html says, and that nothing of a cluster can be more than text in it; `tests/page` has the browser's view."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seatrial.report.page import Section, write_page
+from seatrial.report.page.markup import Cell, Head, chart, join, json_block, table, tag
+from seatrial.report.page.packing import pack
+from tests.analysis.making import Job, Made, plain, write_study
+
+STUCK = Job({"submitted": 0, "created": 1}, [], size=1)
+
+
+class Seen(HTMLParser):
+    """The elements of some markup, its text, and what stands in its scripts."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.names: list[str] = []
+        self.text = ""
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def words(out: Path) -> str:
+    text = write_page(out).read_text(encoding="utf-8")
+    return re.sub(r"\s+", " ", Seen(text.partition("<header")[2].partition("</header>")[0]).text)
+
+
+ANY = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
+
+
+@given(ANY)
+@example("</script><script>alert(1)</script>")
+@example('"><img src=x onerror=alert(1)>')
+@example("&lt;b&gt; &amp;")
+def test_text_stays_text_wherever_it_is_put(text: str) -> None:
+    seen = Seen(tag("p", tag("b", text, title=text), text))
+    assert seen.names == ["p", "b"]
+    assert seen.text == text + text
+    assert seen.attributes == [("title", text)]
+    cells = Seen(table([Head(text, about=text)], [[Cell(text, text)]], text))
+    assert set(cells.names) == {"div", "table", "caption", "thead", "tbody", "tr", "th", "button", "span"}
+
+
+@given(st.recursive(ANY | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(ANY, inner)))
+@example("</script>")
+@example("<!--<script>")
+@example("\u2028\u2029")
+def test_data_for_scripts_cannot_end_its_element_and_comes_back_whole(data: Any) -> None:
+    block = json_block(data)
+    inside = block.removeprefix('<script type="application/json">').removesuffix("</script>")
+    assert not set(inside) & {"<", ">", "&", "\u2028", "\u2029"}
+    assert json.loads(inside) == data
+    assert Seen(block).names == ["script"]
+
+
+@pytest.mark.parametrize("bad", ["\x00", "\x1b[31m", "\ud800"])
+def test_what_no_page_can_show_is_replaced(bad: str, tmp_path: Path) -> None:
+    out = write_study(tmp_path, [Made([plain(name=f"a{bad}b")], setup=f"x{bad}y")])
+    assert bad not in write_page(out).read_text(encoding="utf-8")
+
+
+@given(st.lists(st.integers(-(2**30), 2**30)), st.lists(st.integers(0, 2**31 - 1)))
+def test_packed_columns_come_back_as_they_were(one: list[int], two: list[int]) -> None:
+    packed = pack({"one": np.array(one, dtype=np.int32), "two": np.array(two, dtype=np.int32)}, {"names": ["ä", "<"]})
+    data = gzip.decompress(base64.b64decode(packed["gz"]))
+    assert json.loads(data[: packed["texts"]]) == {"names": ["ä", "<"]}
+    at = packed["texts"]
+    for (name, length), values in zip(packed["columns"], (one, two), strict=True):
+        planes = np.frombuffer(data[at : at + 4 * length], dtype=np.uint8).reshape(4, length).astype(np.uint32)
+        zigzag = planes[0] | planes[1] << 8 | planes[2] << 16 | planes[3] << 24
+        differences = (zigzag >> 1).astype(np.int64) ^ -(zigzag & 1).astype(np.int64)
+        assert np.cumsum(differences).tolist() == values, name
+        at += 4 * length
+
+
+def test_the_fastest_is_named_with_its_spread_and_the_others_in_multiples(tmp_path: Path) -> None:
+    trials = [
+        Made([plain(took=took + 10 * repeat)], setup=setup, repeat=repeat, number=number)
+        for number, (setup, took, repeat) in enumerate(
+            (setup, took, repeat) for setup, took in (("slow", 28_000), ("quick", 8_000)) for repeat in (1, 2, 3)
+        )
+    ]
+    said = words(write_study(tmp_path, trials))
+    assert "Every workload of every trial completed." in said
+    assert "quick was the fastest: 10.0 ± 0.0 s" in said
+    assert "took: slow 2.99." in said
+    assert said.index("quick10.0") < said.index("slow30."), "the ranking begins with the fastest"
+
+
+def test_nobody_is_the_fastest_within_the_spread(tmp_path: Path) -> None:
+    took = {"a": (8_000, 9_000), "b": (8_200, 8_900)}
+    trials = [
+        Made([plain(took=ms)], setup=setup, repeat=repeat, number=10 * repeat + ord(setup))
+        for setup, both in took.items()
+        for repeat, ms in enumerate(both)
+    ]
+    said = words(write_study(tmp_path, trials))
+    assert "no clear first: b and a are within their spread" in said or "no clear first: a and b are" in said
+    assert "fastest" not in said
+
+
+def test_without_repeats_no_spread_is_invented(tmp_path: Path) -> None:
+    trials = [Made([plain(took=took)], setup=str(took), number=took) for took in (5_000, 9_000)]
+    said = words(write_study(tmp_path, trials))
+    assert "±" not in said
+    assert "5000 was ahead (in a single run): 7.0 s" in said
+    assert "One repeat each: how much a figure varies from run to run is not known." in said
+
+
+def test_a_set_up_that_did_not_complete_has_no_speed(tmp_path: Path) -> None:
+    stopped = Made([plain(took=1), STUCK], setup="stuck", number=2, outcome="timeout", also={"detail": "gave up"})
+    said = words(write_study(tmp_path, [Made([plain()]), stopped]))
+    assert "1 of 2 set-ups completed everything; stuck did not complete everything." in said
+    assert "stucktimeout1 of 2 done" in said
+    assert "kwok took 12.0 s" in said
+
+
+def test_figures_that_are_not_to_be_trusted_are_said_so_at_the_top(tmp_path: Path) -> None:
+    late = {"validity": {"valid": False, "reasons": ["the client was late"]}}
+    said = words(write_study(tmp_path, [Made([plain()]), Made([plain()], setup="x", number=2, also=late)]))
+    assert "In part: not all: 1 of 2 can vouch for its figures (the client was late)." in said
+
+
+def test_an_expectation_that_does_not_hold_is_said_at_the_top(tmp_path: Path) -> None:
+    broken = [{"text": "p99_s < 1", "place": "a.yaml:3:1", "holds": False, "explanation": "p99_s is 12.03"}]
+    out = write_study(tmp_path, [Made([plain()], also={"expect": broken})])
+    assert "1 expectation of the scenario does not hold." in words(out)
+    assert "p99_s is 12.03" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_where_nothing_ran_the_page_says_so(tmp_path: Path) -> None:
+    said = words(write_study(tmp_path, [], planned=["001-x-r0"]))
+    assert "no trial was begun" in said
+    assert "1 of 1 trials were not run" in said
+
+
+def test_sections_of_others_come_behind_the_summary_and_charts_without_data_are_not_there(tmp_path: Path) -> None:
+    out = write_study(tmp_path, [Made([plain()])])
+    body = join(tag("p", "<b>"), chart("lines", {"x": {"label": "x"}, "y": {"label": "y"}, "panels": []}, "A title"))
+    text = write_page(out, [Section("other", "Other", "From elsewhere", body)]).read_text(encoding="utf-8")
+    sections = re.findall(r'<section id="(\w+)">', text)
+    assert sections[:2] == ["summary", "other"]
+    assert "&lt;b&gt;" in text
+    assert "totals" not in sections, "nothing varies"
+    assert "clog" not in sections, "nothing clogged"
+
+
+def test_a_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    text = write_page(write_study(tmp_path, [Made([plain()])])).read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|@import|url\((?!#)""", text.replace("url(#", ""))
+    assert "unsafe-inline" not in text
+    assert not list(tmp_path.glob("*.part"))
