@@ -234,6 +234,7 @@ class Sampler:
             self.ledger.knows(number, submitted)
             if line.refused:
                 self._refused.add(number)
+                self.ledger.knows(number, self.ledger.number["failed"])
             if line.phase in self.wanted.interactive:
                 self.observer.interactive.add(line.workload)
             self.observer.knows(line.workload, number)
@@ -242,7 +243,7 @@ class Sampler:
         counts, number = self.ledger.counts, self.ledger.number
         ended = sum(counts[number[stage]] for stage in _ENDS)
         unseen = sum(not self._has_ended(self.observer.workloads[name]) for name in self._gone)
-        return ended + len(self._refused) + unseen
+        return ended + unseen
 
     def _unreleased(self) -> bool:
         """Whether queue objects of what has completed are still open."""
