@@ -24,6 +24,7 @@ from typing import Any
 
 import polars as pl
 
+from seatrial.analysis import api
 from seatrial.analysis.directory import TrialRecord, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
 from seatrial.analysis.utilisation import use
@@ -51,9 +52,9 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "clog", *AUDITS.values(),
+    "clog", *AUDITS.values(), *api.FIGURES,
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values()})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values(), *api.COUNTED})
 TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
@@ -109,6 +110,7 @@ def figures_of(seen: Lifecycle) -> Figures:
         "trial": trial.name,
         "clog": str((document.get("clog") or {}).get("kind", "")),
         **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
+        **api.figures(trial),
     }
 
 
