@@ -185,7 +185,7 @@ class Server:
         self.submitted.write(json.dumps(line).encode() + b"\n")
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
+        while head := await self.head(reader):
             url = urlsplit(head.split(b" ")[1].decode())
             query = {key: values[0] for key, values in parse_qs(url.query).items()}
             plural = url.path.rpartition("/")[2]
@@ -200,6 +200,12 @@ class Server:
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
+
+    async def head(self, reader: asyncio.StreamReader) -> bytes:
+        """Of the next request; nothing when the client has gone."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            return await reader.readuntil(b"\r\n\r\n")
+        return b""
 
     def page(self, things: dict[int, bytes], query: dict[str, str]) -> bytes:
         start, limit = int(query.get("continue", "0")), int(query.get("limit", "1000000"))
@@ -281,8 +287,8 @@ def measure(folder: Path, script: Script, stem: str, pods: int, rate: float, kee
     return (
         f"follow: {pods} pods {'kept, half listed' if keep else 'deleted as they finish'}, {rate:g} Jobs/s, {events} events and "
         f"{listed} listed objects of {sum(len(thing) for *_, thing in script) // len(script)} bytes in {took:.0f} s; "
-        f"rss {peak / 2**20:.0f} MiB, behind at worst {document['validity']['behind_worst_s']:.2f} s in us and "
-        f"{late(folder, trial):.2f} s from when it was due, {cpu / (events + listed) * 1e6:.0f} µs of processor per "
+        f"rss {peak / 2**20:.0f} MiB, behind at worst {document['validity']['behind_worst_s']:.2f} s from arrival to handled and "
+        f"{late(folder, trial):.2f} s from due to arrival, {cpu / (events + listed) * 1e6:.0f} µs of processor per "
         f"event; {shown.strip().splitlines()[0].partition(': ')[2]}"
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,7 @@ def main() -> None:
     arguments.add_argument("--only", choices=list(RUNS))
     arguments.add_argument("--keep", type=Path, help="leave the studies here")
     given = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # `timeout` must not leave a control plane behind
     with tempfile.TemporaryDirectory() as name:
         folder = given.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)

@@ -141,6 +141,19 @@ def test_what_still_grows_is_read_but_not_sealed(tmp_path: Path) -> None:
     assert merging.read(tmp_path, PLAIN, ERRORS).observed["at_ns"].to_list() == [10, 15, 30]
 
 
+def test_what_was_known_before_is_recorded_again_but_counted_once(tmp_path: Path) -> None:
+    ledger = Ledger(PLAIN, Segment(tmp_path, "again"))
+    ledger.workload_as(0, 0, 2)
+    ledger.knows(0, STAGE["completed"])
+    ledger.knows(0, STAGE["running"])
+    ledger.move(10, 0, STAGE["completed"], source=1)
+    for name in "ab":
+        ledger.move_pod(5, ledger.pod(0, name), STAGE["running"], source=1)
+    assert ledger.counts[STAGE["completed"]] == ledger.counts[STAGE["running"]] == 1
+    ledger.close()
+    assert merging.read(tmp_path, PLAIN, ERRORS).observed.height == 3
+
+
 def test_many_that_seal_at_once_lose_nothing(tmp_path: Path) -> None:
     for n in range(8):
         _write(tmp_path, f"writer{n}", 100 - n).close()

@@ -17,7 +17,7 @@ import pytest
 from seatrial.analysis.directory import read_trial
 from seatrial.analysis.lifecycle import lifecycle
 from seatrial.clusters.local import kept
-from seatrial.kube import Client, access_from
+from seatrial.kube import ApiProblem, Client, access_from
 from seatrial.kube.resources import JOBS
 from seatrial.record import merging
 from tests.conftest import Seatrial
@@ -67,12 +67,17 @@ def until(holds: Callable[[], bool], what: str, within: float = 90.0) -> None:
 
 
 def remove(out: Path, cluster: str, names: Sequence[str]) -> None:
-    """Their Jobs, and with those their pods."""
+    """Their Jobs, and with those their pods. An API server that has just come again answers 403 until it knows its roles."""
 
     async def main() -> None:
-        async with Client(access_from(kept.find(cluster).kubeconfig())) as client:
-            for name in names:
-                await client.delete(JOBS, name, document(out)["target"]["namespace"])
+        async with Client(access_from(kept.find(cluster).kubeconfig())) as client, asyncio.timeout(60):
+            left = list(names)
+            while left:
+                try:
+                    await client.delete(JOBS, left[-1], document(out)["target"]["namespace"])
+                    left.pop()
+                except ApiProblem:
+                    await asyncio.sleep(0.1)
 
     asyncio.run(main())
 
@@ -80,21 +85,25 @@ def remove(out: Path, cluster: str, names: Sequence[str]) -> None:
 def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     start: Start, seatrial: Seatrial, tmp_path: Path, cluster: str
 ) -> None:
-    (tmp_path / "job.yaml").write_text(JOB.replace("DURATION", "8s"))
+    (tmp_path / "job.yaml").write_text(JOB.replace("DURATION", "10s"))
     out = tmp_path / "out"
-    submit = start("submit", "-o", "out", "-n", "200", "--delay", "0.1", "--template", "job.yaml", "--cluster", cluster)
-    until(lambda: bool(lines(out)), "nothing was submitted")
+    submit = start("submit", "-o", "out", "-n", "200", "--delay", "0.2", "--template", "job.yaml", "--cluster", cluster)
+    until(lambda: len(lines(out)) > 50, "nothing was submitted")
+    submit.kill()
     directory = next(out.glob("trials/*"))
     first = start("sample", "-o", "out", "--follow")
     until(lambda: len(known(directory)) > 100, "the follower has seen nothing")
     first.kill()
     first.wait()
     before = known(directory)
-    cut_short = [line["workload"] for line in lines(out)[-3:]]
-    remove(out, cluster, cut_short)
+    so_far = len(lines(out))
+    rest = start("submit", "-o", "out", "--resume")
+    until(lambda: len(lines(out)) > so_far, "the submission does not go on")
     os.kill(kept.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
-    _, words = submit.communicate(timeout=120)  # waits for the API server, which comes again
-    assert submit.returncode == 0, words
+    _, words = rest.communicate(timeout=120)  # waits for the API server, which comes again
+    assert rest.returncode == 0, words
+    cut_short = [line["workload"] for line in lines(out)[-3:]]
+    remove(out, cluster, cut_short)  # a moment old: they run for 10 s, and nobody watches
     second = start("sample", "-o", "out", "--follow")
     shown, words = second.communicate(timeout=120)
     assert second.returncode == 0, words

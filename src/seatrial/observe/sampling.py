@@ -29,6 +29,7 @@ from seatrial.record.tailing import Tail
 
 _ENDS = ("completed", "failed", "deleted")
 TICK_S = 0.2  # how often records are written; `kill -9` loses no more
+SETTLE_S = 5.0  # that queues get to close their objects when all workloads are over
 STEP = SECOND // 2  # by which two clocks must part to be told of
 FOR_EVER = Patience(seconds=10.0**9)  # a follower waits for its API server as long as it takes
 
@@ -102,8 +103,10 @@ class Sampler:
         tasks = [asyncio.create_task(self._watch(place)) for place in range(len(self.watching))]
         tasks.append(asyncio.create_task(self._events_when_synced()))
         try:
-            while not self.over():
+            left = SETTLE_S
+            while not self.over() or (self._unreleased() and left > 0):
                 await asyncio.sleep(TICK_S)
+                left -= TICK_S if self.over() else 0
                 for task in tasks:
                     if task.done() and (problem := task.exception()):
                         raise problem
@@ -231,6 +234,7 @@ class Sampler:
             self.ledger.knows(number, submitted)
             if line.refused:
                 self._refused.add(number)
+                self.ledger.knows(number, self.ledger.number["failed"])
             if line.phase in self.wanted.interactive:
                 self.observer.interactive.add(line.workload)
             self.observer.knows(line.workload, number)
@@ -238,7 +242,13 @@ class Sampler:
     def _over(self) -> int:
         counts, number = self.ledger.counts, self.ledger.number
         ended = sum(counts[number[stage]] for stage in _ENDS)
-        return ended + len(self._refused) + len(self._gone)
+        unseen = sum(not self._has_ended(self.observer.workloads[name]) for name in self._gone)
+        return ended + unseen
+
+    def _unreleased(self) -> bool:
+        """Whether queue objects of what has completed are still open."""
+        counts, number = self.ledger.counts, self.ledger.number
+        return "released" in number and counts[number["released"]] < counts[number["completed"]]
 
     def _has_ended(self, number: int) -> bool:
         return any(self.ledger.has_reached(number, self.ledger.number[stage]) for stage in _ENDS)

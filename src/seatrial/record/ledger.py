@@ -85,11 +85,13 @@ class Ledger:
         return len(self.nodes) - 1
 
     def move(self, at: int, workload: int, stage: int, detail: int = 0, source: int = 0) -> None:
-        """A workload reached a workload stage. To be called once per workload and stage."""
+        """A workload reached a workload stage. To be called once per workload and stage; what was known before is not counted
+        again."""
         self._records += RECORD.pack(at, workload, stage, source, -1, detail)
         self.touched = at
-        self._left[stage][workload] = 0
-        self._reached(at, workload, stage)
+        if self._left[stage][workload] > 0:
+            self._left[stage][workload] = 0
+            self._reached(at, workload, stage)
 
     def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
         """A pod reached a pod stage. To be called once per pod and stage; a pod that comes again is a new pod."""

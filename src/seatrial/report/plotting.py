@@ -99,7 +99,9 @@ def _said(study: StudyRecord, choice: Choice, errors: int) -> list[str]:
     """In the picture: what was picked, and how well its times are known."""
     largest = max((int(trial.document.get("submitted") or 0) for trial in study.trials), default=0)
     cut = (choice.head or choice.tail) and (not largest or choice.head + choice.tail < largest)
-    said = [f"only {choice} of each trial"] if cut else []
+    phases = dict.fromkeys(name for trial in study.trials for name in trial.phases)
+    said = [f"submitted: {', '.join(phases)}"] if study.name == "submit" else []
+    said += [f"only {choice} of each trial"] if cut else []
     if errors:
         said.append(f"{errors:,} with impossible times {'left out' if choice.skip_errors else 'among them'}")
     known = [(trial.document.get("validity") or {}).get("known") or {} for trial in study.trials]
