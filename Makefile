@@ -18,7 +18,7 @@ test: $(STAMP) chromium
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/seatrial cluster build --peers  # about twenty minutes the first time, nothing afterwards
-	$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "not local"
+	$(BIN)/pytest -rs -n auto --dist loadfile --durations=15 -m "not local"
 	$(BIN)/pytest -n 2 --dist loadgroup --durations=25 -m local
 
 chromium:

@@ -62,7 +62,8 @@ def summary(view: View) -> Section | None:
         spreads = [group.if_all_completed(figure) if only_whole else group.over_repeats(figure) for group in groups]
         if any(spread is not None and spread.mean for spread in spreads):
             heads.append(Head(heading, about=about))
-            columns.append(_shares(spreads) if figure.endswith("_util") else _means(spreads))
+            whole = figure in fig.WHOLE
+            columns.append(_shares(spreads) if figure.endswith("_util") else _means(spreads, whole))
     caption = "Figures of every set-up. A heading sorts by its column."
     body = table(heads, list(zip(*columns, strict=True)), caption, "summary-table")
     return Section("summary", "Summary", "The figures", Html(body + _notes(view) + _every_trial(view)))
@@ -125,8 +126,8 @@ def _spreads(spreads: Sequence[Spread | None]) -> list[Cell]:
     return cells
 
 
-def _means(spreads: Sequence[Spread | None]) -> list[Cell]:
-    decimals = decimals_for([spread.mean for spread in spreads if spread])
+def _means(spreads: Sequence[Spread | None], whole: bool = False) -> list[Cell]:
+    decimals = 0 if whole else decimals_for([spread.mean for spread in spreads if spread])
     return [Cell("–") if spread is None else Cell(f"{spread.mean:,.{decimals}f}", spread.mean) for spread in spreads]
 
 

@@ -20,7 +20,8 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
     return;
   }
   const scale = scaleOf([...all.map((p) => p.x), ...(x.time ? [0] : [])], x.labels);
-  const reach = Math.max(...(points.length ? points : all).flatMap((p) => [p.y, p.high ?? 0, ...(p.dots ?? [])]), 1e-9) * 1.04;
+  const most = Math.max(...(points.length ? points : all).flatMap((p) => [p.y, p.high ?? 0, ...(p.dots ?? [])]), 0);
+  const reach = most > 0 ? most * 1.04 : 1;
   const px = (v) => left + scale.at(v) * (width - left - right), py = (v) => height - bottom - (v / reach) * (height - top - bottom);
   const ticks = ticksOf(0, reach, height / 60);
   for (const value of ticks.values) {
