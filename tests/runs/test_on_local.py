@@ -60,7 +60,7 @@ def test_a_trial_on_local_says_how_far_its_times_can_be_trusted(ran: Path) -> No
     assert 0 < against["median_ms"] <= against["p99_ms"] < 1000
     errors = {source["name"]: source["error_ns"] for source in trial["sources"]}  # type: ignore[attr-defined]
     assert errors["audit"] < errors["watch"] == pytest.approx(against["p99_ms"] * 1e6, abs=1)
-    assert list((ran / "local").glob("trials/*/metrics/kube-apiserver-*.txt.gz"))
+    assert list((ran / "local").glob("trials/*/metrics.parquet"))
     profile = next((ran / "local").glob("trials/*/profiles/kube-scheduler-*.pprof")).read_bytes()
     assert profile.startswith(b"\x1f\x8b"), "gzipped, as pprof has it"
     assert not [p for p in (ran / "local").rglob("*") if "key" in p.name or "kubeconfig" in p.name], "no secrets"

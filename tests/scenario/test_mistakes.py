@@ -128,9 +128,9 @@ PHASES = {
     "a word": ("  - submit", "s.yaml:5:5: 'submit' where a mapping belongs (write it as {key: value}"),
     "pause of nothing": ("  - pause: 0s", "s.yaml:5:12: '0s' takes no time (write a duration above zero, like 10s)"),
     "stage": ("  - submit: {count: 1, duration: 1s}\n  - wait: {for: runing}", "s.yaml:6:17: unknown stage 'runing' (did you mean 'running'?)"),
-    "no stage": ("  - submit: {count: 1, duration: 1s}\n  - wait: {}", "s.yaml:6:11: 'wait' has no 'for' (add `for:` (the stage to wait for))"),
-    "phase": ("  - submit: {name: short, count: 1, duration: 1s}\n  - wait: {for: running, of: shrot}", "s.yaml:6:30: unknown submit phase 'shrot' (did you mean 'short'?)"),
-    "one of the phases": ("  - submit: {name: short, count: 1, duration: 1s}\n  - wait: {for: running, of: [short, lnog]}", "s.yaml:6:38: unknown submit phase 'lnog'"),
+    "no stage": ("  - submit: {count: 1, duration: 1s}\n  - wait: {}", "s.yaml:6:11: 'wait' has no 'for' (add `for:` (the stage to wait for"),
+    "phase": ("  - submit: {name: short, count: 1, duration: 1s}\n  - wait: {for: running, of: shrot}", "s.yaml:6:30: unknown submit or create phase 'shrot' (did you mean 'short'?)"),
+    "one of the phases": ("  - submit: {name: short, count: 1, duration: 1s}\n  - wait: {for: running, of: [short, lnog]}", "s.yaml:6:38: unknown submit or create phase 'lnog'"),
     "a later phase": ("  - submit: {name: a, count: 1, duration: 1s}\n  - wait: {for: running, of: b}\n  - submit: {name: b, count: 1, duration: 1s}", "s.yaml:6:30: 'b' comes only later (name a submit before or beside this)"),
     "wait for nothing": ("  - wait: {for: running}", "s.yaml:5:11: nothing is submitted before this wait (put a submit before it)"),
     "wait for too many": ("  - submit: {count: 1, duration: 1s}\n  - wait: {for: running, count: 2}", "s.yaml:6:33: waits for 2 of 1 workloads (write 1 or less)"),
@@ -143,7 +143,7 @@ PHASES = {
     "too many nodes": ("  - nodes: {cordon: fake, count: 3}", "s.yaml:5:34: 3 nodes of 'fake', which has 2 (write 2 or less)"),
     "a group there is": ("  - nodes: {add: {name: fake, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:25: there is a node group 'fake' already (give the new nodes"),
     "a group not yet there": ("  - nodes: {cordon: more}\n  - nodes: {add: {name: more, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:21: set-up 'default' has no node group 'more' at this point"),
-    "delete of nothing": ("  - delete: {}", "s.yaml:5:13: 'delete' has no 'of' (add `of:` (submit phases"),
+    "delete of nothing": ("  - delete: {}", "s.yaml:5:5: delete needs 'of' or 'objects'"),
     "expectation": ("  - expect: [failed == 0, complete == 3]", "s.yaml:5:27: unknown name 'complete' (did you mean 'completed'?)"),
 }  # fmt: skip
 

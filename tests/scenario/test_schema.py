@@ -28,7 +28,8 @@ HEADINGS = {
     "": "The top level", "Group": "Node groups", "Existing": "Existing nodes", "PodDelays": "Pod delays",
     "Setup": "Set-ups", "Client": "Client", "Component": "Components",
     "Settings": "Settings", "EqualQps": "Equal QPS", "Phase": "Phases", "Submit": "Submit", "Wait": "Wait",
-    "Pause": "Pause", "Nodes": "Nodes", "Delete": "Delete",
+    "Pause": "Pause", "Nodes": "Nodes", "Requests": "Requests", "As": "Identities", "FlowObject": "Flow objects",
+    "Delay": "Delays",
 }  # fmt: skip
 PARTS: dict[str, dict[str, Any]] = {"": SCHEMA, **{n: part for n, part in SCHEMA["$defs"].items() if n != "Param"}}
 
@@ -52,7 +53,7 @@ def test_every_field_is_on_the_page_and_has_a_description(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_field_on_the_page_exists(part: str) -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", section(HEADINGS[part]), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \|", section(HEADINGS[part]), re.MULTILINE)
     assert set(rows) == set(PARTS[part]["properties"])
 
 

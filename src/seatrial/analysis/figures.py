@@ -24,7 +24,8 @@ from typing import Any
 
 import polars as pl
 
-from seatrial.analysis.directory import CUT_OFF, TrialRecord, read_trial
+from seatrial.analysis import api
+from seatrial.analysis.directory import TrialRecord, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
 from seatrial.analysis.utilisation import use
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED
@@ -51,9 +52,9 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "clog", *AUDITS.values(),
+    "clog", *AUDITS.values(), *api.FIGURES,
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values()})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values(), *api.COUNTED})
 TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
@@ -108,7 +109,8 @@ def figures_of(seen: Lifecycle) -> Figures:
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
         "clog": str((document.get("clog") or {}).get("kind", "")),
-        **{figure: None if trial.outcome == CUT_OFF else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
+        **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
+        **api.figures(trial),
     }
 
 

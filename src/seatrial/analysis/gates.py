@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.api import asked_of
 from seatrial.analysis.comparing import Side, sides_of, why_unlike
 from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
@@ -112,13 +113,14 @@ def _read(out: Path) -> _Study:
     rows = {str(row["trial"]): row for row in summary_rows(out)}
     varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
     runs: _Runs = {}
+    asked = {name for text, _ in _expectations(study) for name in Expression.parse(text).asked}
     for trial in study.trials:
         cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
         row = rows[trial.name]
         own = {
             name: value for name, value in trial.params.items() if name not in fig.FIXED
         }  # summary.csv has them as text
-        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **own})
+        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **own, **asked_of(trial, asked)})
     return _Study(study, varying, runs)
 
 

@@ -15,6 +15,7 @@ from typing import IO
 import polars as pl
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.api_tables import write_api_tables
 from seatrial.analysis.directory import TRIAL, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecycle, order_of
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
@@ -53,7 +54,7 @@ def write_tables(out: Path) -> list[Path]:
                 part.write_csv(pods, include_header=False, float_precision=DECIMALS)
         summary_frame(rows).write_csv(summary, float_precision=DECIMALS)
         written = _write_sizes(out / SIZES, sizes.rows())
-    return [out / TIMES, out / PODS, out / SUMMARY, *written]
+    return [out / TIMES, out / PODS, out / SUMMARY, *written, *write_api_tables(out, study)]
 
 
 def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:

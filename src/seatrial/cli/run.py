@@ -73,6 +73,7 @@ def run(
     from seatrial.scenario.settings_file import with_settings_file
     from seatrial.study.again import again
     from seatrial.study.directory import left_behind
+    from seatrial.study.fitting import memory_findings
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
@@ -118,7 +119,9 @@ def run(
     if standing:
         count = sum(group.count for group in standing)
         words.print(f"on the {count} nodes of the cluster '{cluster}', not on the scenario's", soft_wrap=True)
-    for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
+    for finding in dict.fromkeys(
+        finding for trial in trials for finding in (*findings_of(trial), *memory_findings(trial))
+    ):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
     target = out or _default_out(source.name)
     unbuilt: list[str] = []

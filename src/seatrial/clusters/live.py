@@ -8,35 +8,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
+from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.preparing import apply, make_namespace, until
+from seatrial.clusters.requests.asking import Asking
+from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.standing import state_of
 from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through, in_rounds, values_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
+from seatrial.kube.config import Impersonation
 from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Trial, Workload
+from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.settings import own
 from seatrial.model.state import State
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
+from seatrial.record.gaps import BEAT, Gaps, Line
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
 T = TypeVar("T")
 
+EVERY_S = 1.0  # between looks at the server and the machine while a load runs
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
+LATE_SHARE = 0.01  # of a load of requests, whose times are percentiles; a workload has one submission
 SYNC_WITHIN_S = 60.0
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
@@ -46,20 +56,26 @@ class LiveCluster:
 
     plays = True  # the applications on its fake nodes; not where somebody else does
 
-    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str) -> None:
+    def __init__(
+        self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str, directory: Path
+    ) -> None:
         self.ledger = ledger
         self.trial, self.stack = trial, stack
         self.observer = Observer(ledger)
         self.namespace = f"seatrial-{study}"
         self.labels = {STUDY_LABEL: study}
+        self._gaps = Gaps(ledger.segment.directory, ledger.segment.writer)
         self.deaths: list[str] = []
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
+        self._directory = directory
+        self._asking: Asking | None = None  # where the trial has requests to send
+        self._measuring: Measuring | None = None
         self._problems: list[str] = []  # of what we play
         self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._lag_worst = 0
+        self._lag_worst = self._lag_looks = self._lag_late = 0
         self._began_cpu = self._began_at = 0.0
         self._end: int | None = None
         self._broken: asyncio.Future[str] | None = None
@@ -104,9 +120,21 @@ class LiveCluster:
         for group in self.trial.setup.nodes:
             await self._add_nodes(group)
         await self._prepare()
+        if self.trial.requests():
+            self._asking = Asking(
+                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off
+            )
+            await self.prepare_load()
+            await self._asking.prepare()
         await self._watch_all()
         self.wall_epoch, self.observer.epoch = time.time_ns(), clock()
         self.observer.wall_epoch = self.wall_epoch
+        if self._asking:
+            self._asking.epoch = self.observer.epoch
+        self._measuring = self.measuring()
+        if self._measuring:
+            self._measuring.epoch = self.observer.epoch
+            self._tasks.append(asyncio.create_task(self._measuring.run()))
         for span in self._spans:
             span["from_ns"] = 0
         self._began_cpu, self._began_at = time.process_time(), time.monotonic()
@@ -122,6 +150,32 @@ class LiveCluster:
             first, last = await self._on_time(load, phase, due)
             wanted = due[-1] if due else 0
         return Tally(load.phase, load.count, wanted, last - first)
+
+    async def acting(self, identity: Identity, connections: int) -> Client:
+        """A client of its own for an identity. Here: the user that we are, or whom that one may impersonate."""
+        agent = kube.Identity(identity.name, identity.user_agent)
+        if identity.user or identity.service_account:
+            user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
+            agent = msgspec.structs.replace(agent, impersonate=Impersonation(user, groups=identity.groups))
+        return Client(self.client.access, connections=connections, identity=agent)
+
+    async def prepare_load(self) -> None:
+        """What a set-up asks of the API server before a load; on one that is not ours nothing."""
+
+    def measuring(self) -> Measuring | None:
+        """What is looked at beside the requests: the API server's own figures, where it lets us."""
+        if not self.trial.requests():
+            return None
+        server = Client(self.client.access, connections=1)
+        return Measuring(self._directory, {"kube-apiserver": server}, dict, EVERY_S, ours=False)
+
+    async def requests(self, phase: Requests) -> Tally:
+        assert self._asking is not None
+        return await self._asking.run(phase)
+
+    async def until(self, until: Until, told: Callable[[int], None]) -> None:
+        assert self._asking is not None
+        await self._asking.until(until, told)
 
     async def nodes(self, change: Nodes) -> None:
         if change.add:
@@ -186,9 +240,18 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        self._gaps.remove()  # those of a trial that ended in order are part of its validity
         if self._applications:
             await self._applications.stop()
-        await self.leave()
+        if self._asking:
+            await self._asking.stop()
+        if self._measuring:
+            await self._measuring.finish()
+        try:
+            await self.leave()
+        finally:
+            if self._asking:
+                self._asking.close()
 
     def sources(self) -> list[dict[str, Any]]:
         gaps = [gap.end - gap.begin for watching in self._watching for gap in watching.gaps]
@@ -201,7 +264,8 @@ class LiveCluster:
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = list(self._problems)
-        if self._lag_worst > LAG_MOST:
+        late = self._lag_late / max(self._lag_looks, 1)
+        if late > (LATE_SHARE if self._asking else 0):
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
         if any(gap.missed for gap in gaps):
             reasons.append(f"watches missed events in {sum(gap.missed for gap in gaps)} gaps")
@@ -209,8 +273,11 @@ class LiveCluster:
             reasons.append(f"{sent} workloads were created and only {created} were seen")
         if cpu > 0.9:
             reasons.append(f"the client used {cpu:.0%} of a core: it may have been the bottleneck")
+        refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
+            "refused": self._asking.notes() if self._asking else [],
+            "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lag_worst / 1e6,
             "client_cpu": round(cpu, 4),
             "objects_created": sent,
@@ -356,17 +423,27 @@ class LiveCluster:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
     async def _measure_lag(self) -> None:
+        """And says once a second that we watch: should we be killed, nobody else could."""
+        said = 0
         while True:
             due = clock() + int(LAG_EVERY_S * SECOND)
             await asyncio.sleep(LAG_EVERY_S)
             self.observer.alive = now = clock()
-            self._lag_worst = max(self._lag_worst, now - due)
+            lag = now - due
+            self._lag_worst = max(self._lag_worst, lag)
+            self._lag_looks += 1
+            self._lag_late += lag > LAG_MOST
             self.ledger.flush()
+            if now - said >= BEAT and not any(state.silent for state in self._watching):
+                said = now
+                self._gaps.add(Line(well_ns=now - self.observer.epoch))
 
     async def remove_all(self) -> None:
         """What this trial made, on a cluster that stays."""
         with contextlib.suppress(ApiProblem):
             await self.client.delete(NAMESPACES, self.namespace)
+        if self._asking:
+            await self._asking.remove()
         for resource in (NODES, *self.prepared):
             await self.client.delete_collection(resource, labelSelector=f"{STUDY_LABEL}={self.labels[STUDY_LABEL]}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seatrial.model.lifecycle import Stage
-from seatrial.model.plan import Amounts, Delete, Nodes, Scalar, Trial, Workload
+from seatrial.model.plan import Amounts, Delete, Nodes, Requests, Scalar, Trial, Until, Workload
 from seatrial.model.settings import Setting
 from seatrial.model.state import State
 
@@ -108,6 +108,12 @@ class Cluster(Protocol):
     async def load(self, load: Load) -> Tally: ...
 
     async def nodes(self, change: Nodes) -> None: ...
+
+    async def requests(self, phase: Requests) -> Tally:
+        """Sends them all, each recorded (record.requests)."""
+
+    async def until(self, until: Until, told: Callable[[int], None]) -> None:
+        """Returns when what was created is so; `told` hears how many are so (or left) meanwhile."""
 
     def state(self) -> State:
         """Who holds what and who waits, from what is known here: never a request."""

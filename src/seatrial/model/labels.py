@@ -7,3 +7,4 @@ DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake n
 UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
 GANG_LABEL = "seatrial.dev/gang"  # on a gang's pods: how many pods the gang has
 APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long a gang's pod runs once all of the gang do
+PHASE_LABEL = "seatrial.dev/phase"  # which create phase made it, or the object whose pod it is

@@ -17,6 +17,10 @@ from seatrial.model.units import HOUR
 
 Amounts = Mapping[str, int]  # resource name → integer amount, see `units`
 Scalar = str | int | float | bool
+CLIENT = "seatrial"  # the user whom the client is without `as`
+# What the requests of a control plane's own parts are called; `nodes` are the kubelets, or who plays them.
+COMPONENT_IDENTITIES = ("nodes", "kube-controller-manager", "kube-scheduler")
+LOAD_AGENT = "seatrial-load"  # user agent of a load, so that the audit log can tell it from what the tool does itself
 NAME_LENGTH = 200  # of set-up and params in a trial's directory name; file systems end at 255 bytes
 
 
@@ -185,6 +189,64 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """As whom a phase's requests are sent. Without a user and a service account they are the client's own user's."""
+
+    name: str = CLIENT  # what tables and `expect` call it
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    user_agent: str = LOAD_AGENT
+    service_account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests for objects. An item is one request for each of `objects`, one after another; items are numbered from 0.
+
+    Names and other texts in `objects` may hold `${i}` (the item's number), `${namespace}` and `${payload}`. Closed loop:
+    `workers` send items, each its next when the last is answered. With `per_s` (open loop) items are due at that rate, and
+    latency counts from when they were due. After `lasting` nothing more is sent.
+    """
+
+    name: str
+    verb: str  # as the audit log has it: create, update, patch, get, list, watch, delete, deletecollection
+    objects: tuple[Mapping[str, Any], ...]  # list, watch, deletecollection: apiVersion and kind count
+    count: int | None  # items in all; None: as many as there is time for
+    namespaces: int = 1  # the items stand in the first so many; 0: list and watch ask across all of them
+    each: int = 0  # so many one after another in a namespace; 0: the namespaces take turns
+    workers: int = 1
+    per_s: float = 0.0
+    lasting: int = 0
+    identity: Identity = Identity()
+    retry: bool = True  # a 429 is sent again after what its Retry-After says
+    payload: int = 0  # length of `${payload}`
+    of: str = ""  # the create phase whose objects these are
+    made: int = 0  # of which there are so many items: item i asks for its i % made
+    cached: bool = False  # lists come from the server's cache (resourceVersion=0)
+    limit: int = 0  # of a page of a list; all pages are fetched
+    change: Mapping[str, Any] | None = None  # what an update lays over the manifests, or the patch
+    how: str = "merge"  # of a patch: merge, strategic, apply
+
+    def place(self, item: int) -> tuple[int, int]:
+        """The number that `${i}` stands for, and that of the namespace."""
+        number = item % self.made if self.made else item
+        return number, (number // self.each if self.each else number) % max(self.namespaces, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Until what create phases made is in a state: `available` (Deployments), `pods-running`, `pods-gone`, `gone`."""
+
+    name: str
+    state: str
+    of: tuple[str, ...]
+    count: int  # how many Deployments or pods; for those that go, 0
+    kinds: tuple[str, ...] = ()  # for `gone`: of these kinds alone
+    timeout: int = HOUR
+    go_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """Expectations looked at while the run goes on; a false one fails the trial there."""
 
@@ -198,7 +260,7 @@ class Expectation:
     place: str  # file:line:column, for the message when it fails
 
 
-Phase = Submit | Wait | Pause | Nodes | Delete | Check
+Phase = Submit | Wait | Pause | Nodes | Delete | Requests | Until | Check
 Step = tuple[Phase, ...]  # the phases of a step run side by side
 
 
@@ -220,6 +282,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowObject:
+    """A priority level or a flow schema: its spec is that of flowcontrol.apiserver.k8s.io/v1."""
+
+    name: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Every write of the phases in `of` (of all create phases, if empty) is held so long inside the server."""
+
+    duration: int
+    of: tuple[str, ...] = ()
+    webhook: str = "validating"  # or mutating
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What a scenario compares. `settings` is component → setting → value, all defaults filled in by `settings.resolve`."""
 
@@ -229,6 +308,9 @@ class Setup:
     client: Client = Client()
     settings: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     components: Mapping[str, Part] = field(default_factory=dict)  # real control planes only
+    priority_levels: tuple[FlowObject, ...] = ()
+    flow_schemas: tuple[FlowObject, ...] = ()
+    delay: Delay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +341,7 @@ class Trial:
     varies: tuple[str, ...] = ()  # the params with more than one value in this study
     target: Target = Target()
     own: tuple[str, ...] = ()  # the params that some set-up of the scenario has values of its own for
+    namespaces: int = 0  # made before the steps for what create phases make; 0: the trial's own namespace takes it
 
     @property
     def name(self) -> str:
@@ -274,6 +357,9 @@ class Trial:
 
     def submits(self) -> list[Submit]:
         return [phase for step in self.steps for phase in step if isinstance(phase, Submit)]
+
+    def requests(self) -> list[Requests]:
+        return [phase for step in self.steps for phase in step if isinstance(phase, Requests)]
 
     def node_groups(self) -> list[NodeGroup]:
         """Those there from the start and those that later steps add."""

@@ -24,6 +24,7 @@ class Setting:
     about: str
     choices: tuple[str, ...] = ()  # for text settings: what may stand there
     kind: str = "count"  # count, duration (ns once parsed), text or flag
+    least: int = 0  # of a count
     per_trial: bool = False  # it stands in what is made for a trial, no process is started with it
 
     @property
@@ -33,6 +34,38 @@ class Setting:
 
 
 CONTROL_PLANE: tuple[Setting, ...] = (
+    Setting(
+        "kube-apiserver",
+        "fairness",
+        "on",
+        "Priority & Fairness (--enable-priority-and-fairness)",
+        ("on", "off"),
+        "text",
+    ),
+    Setting(
+        "kube-apiserver",
+        "max-requests-inflight",
+        400,
+        "reading requests at the same time; with fairness the sum of both is shared out (--max-requests-inflight)",
+        least=1,
+    ),
+    Setting(
+        "kube-apiserver",
+        "max-mutating-requests-inflight",
+        200,
+        "writing requests at the same time (--max-mutating-requests-inflight)",
+        least=1,
+    ),
+    Setting("kube-apiserver", "cores", 2, "model: cores that requests share with what serves and sends them", least=1),
+    Setting(
+        "kube-apiserver",
+        "audit",
+        "components",
+        "whose requests the audit log of `local` has: those of the control "
+        "plane's components and nodes, of the load as well (`all`), or nobody's (`off`)",
+        ("components", "all", "off"),
+        "text",
+    ),
     Setting("kube-scheduler", "qps", 50, "client requests per second (clientConnection.qps)"),
     Setting("kube-scheduler", "burst", 100, "client burst (clientConnection.burst)"),
     Setting("kube-scheduler", "cycle", 450 * MICROSECOND, "model: what every pod's cycle takes", kind="duration"),

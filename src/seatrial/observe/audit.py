@@ -6,7 +6,7 @@ made it was answered. Times from the log win where both are known; how far the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ from seatrial.observe.observer import Observer
 
 
 # Bodies only where the transition is in the body: which phase a pod got, whether a Job is complete, a generated pod name.
-def policy(group: str, plural: str) -> Mapping[str, Any]:
-    """`group` and `plural` are of what the client creates for a workload."""
+def policy(group: str, plural: str, users: Sequence[str] = (), groups: Sequence[str] = ()) -> Mapping[str, Any]:
+    """`group` and `plural` are of what the client creates for a workload; every request of `users` and `groups` is logged,
+    without its body."""
+    others = [{"level": "Metadata", "users": list(users)}] if users else []
+    others += [{"level": "Metadata", "userGroups": list(groups)}] if groups else []
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -33,6 +36,7 @@ def policy(group: str, plural: str) -> Mapping[str, Any]:
             {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
             {"level": "Metadata", "verbs": ["create"], "resources": [
                 {"group": "", "resources": ["pods/binding"]}, {"group": group, "resources": [plural]}]},
+            *others,
             {"level": "None"},
         ],
     }  # fmt: skip
@@ -66,6 +70,38 @@ class _Object(msgspec.Struct):
 
 class _Code(msgspec.Struct):
     code: int = 0
+    reason: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Seen(msgspec.Struct, rename="camel"):
+    """A line as far as it tells of a request."""
+
+    verb: str
+    user: _User
+    request_received_timestamp: str
+    stage_timestamp: str
+    user_agent: str = ""
+    object_ref: _Ref = msgspec.field(default_factory=_Ref)
+    response_status: _Code = msgspec.field(default_factory=_Code)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the server saw it, in wall-clock nanoseconds."""
+
+    user: str
+    agent: str
+    verb: str
+    resource: str  # with its subresource
+    name: str
+    code: int
+    reason: str
+    at: int
+    took: int
 
 
 class _Event(msgspec.Struct, rename="camel"):
@@ -147,3 +183,24 @@ def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agr
         off.append(abs(at - seen))
     values = np.asarray(off or [0])
     return Agreement(len(off), int(np.median(values)), int(np.percentile(values, 99)))
+
+
+def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[Request]:
+    """Every logged request of the users that are wanted; a torn last line is left out."""
+    decode = msgspec.json.Decoder(_Seen).decode
+    with log.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                seen = decode(line)
+            except msgspec.MsgspecError:
+                continue
+            if wanted(seen.user.username):
+                ref, status = seen.object_ref, seen.response_status
+                at = nanoseconds(seen.request_received_timestamp)
+                yield Request(
+                    seen.user.username, seen.user_agent, seen.verb,
+                    f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource, ref.name, status.code,
+                    status.reason, at, nanoseconds(seen.stage_timestamp) - at,
+                )  # fmt: skip

@@ -51,8 +51,8 @@ class Segment:
     """Where one process appends its records and names. Nothing is buffered below this class: `write` is `write(2)`."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
-        self.writer = writer or writer_name()
-        self._files = {kind: _Appended(directory / f"{kind}-{self.writer}.seg") for kind in KINDS}
+        self.directory, self.writer = directory, writer or writer_name()
+        self._files = {kind: Appended(directory / f"{kind}-{self.writer}.seg") for kind in KINDS}
         fcntl.flock(self._files["observed"].descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, kind: str, data: bytes | bytearray) -> None:
@@ -63,7 +63,7 @@ class Segment:
             os.close(file.descriptor)
 
 
-class _Appended:
+class Appended:
     """A file that has all of what was appended or nothing of it, as long as we live: a disk may be full only for a while."""
 
     def __init__(self, path: Path) -> None:
@@ -120,10 +120,10 @@ def remove_segment(directory: Path, writer: str) -> None:
 def write_sealed(directory: Path, part: Part) -> None:
     """Each file whole or not at all, the transitions last: until then the old ones go with the new names, which begin with all
     of theirs."""
-    _write_whole(directory / PODS, lambda path: part.pods.write_parquet(path, compression="lz4", statistics=False))
-    _write_whole(directory / NODES, lambda path: path.write_text("".join(f"{name}\n" for name in part.nodes)))
+    write_whole(directory / PODS, lambda path: part.pods.write_parquet(path, compression="lz4", statistics=False))
+    write_whole(directory / NODES, lambda path: path.write_text("".join(f"{name}\n" for name in part.nodes)))
     table = part.observed
-    _write_whole(directory / OBSERVED, lambda path: table.write_parquet(path, compression="lz4", statistics=False))
+    write_whole(directory / OBSERVED, lambda path: table.write_parquet(path, compression="lz4", statistics=False))
 
 
 def _read(path: Path) -> bytes | None:
@@ -147,7 +147,8 @@ def _pods(lines: list[str]) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """The file is there whole, or not at all."""
     part = path.with_name(path.name + ".part")
     try:
         write(part)

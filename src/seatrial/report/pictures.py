@@ -24,6 +24,7 @@ from seatrial.model.errors import UsageProblem
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
+from seatrial.report.load_picture import load_figure
 from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
 
 FORMATS = ("png", "svg", "pdf")
@@ -42,6 +43,9 @@ def write_pictures(out: Path, kind: str = "png") -> list[Path]:
         totals = _totals_figure(study, grouped(summary_rows(out)))
         if totals is not None:
             written.append(save(totals, out / f"totals.{kind}"))
+        load = load_figure(study)
+        if load is not None:
+            written.append(save(load, out / f"api.{kind}"))
         sizes = sizes_figure(study)
         if sizes is not None:
             written.append(save(sizes, out / f"sizes.{kind}"))

@@ -16,6 +16,7 @@ from seatrial.analysis.tables import size_table, summary_rows
 from seatrial.report.columns import Column, decimals_for, print_columns, width
 from seatrial.report.details import print_findings, print_sizes, since_first
 from seatrial.report.grouping import Group, Spread, grouped
+from seatrial.report.load import print_load
 from seatrial.report.printing import print_line
 
 NOTES_SHOWN = 8
@@ -35,10 +36,12 @@ def summary_table(out: Path, console: Console) -> None:
     date_above = len(dates) == 1 and console.is_terminal and width(console, columns, 1) > console.width
     shown = columns[1:] if date_above else columns
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
-    print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
-    print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
+    if any(row["workloads"] for row in rows):
+        print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
+        print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
     _explain(console, study, rows, groups)
     print_findings(console, study, rows)
+    print_load(console, study)
     print_sizes(console, size_table(out), plus_minus)
 
 
@@ -93,9 +96,10 @@ def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], 
     notes: list[str] = []
     for row in rows:
         trial = trials.get(str(row["trial"]))
-        if row["total_s"] is None:
+        if row["total_s"] is None and (row["workloads"] or row["outcome"] != "completed"):
             ended = row["outcome"] if row["outcome"] != "completed" else "ended"
-            done = f"{row['completed']} of {row['workloads']} workloads completed"
+            asked = f"{row['requests']} requests sent" if row.get("requests") else ""
+            done = f"{row['completed']} of {row['workloads']} workloads completed" if row["workloads"] else asked
             when, why = _why(trial, row) if trial else ("", "")
             notes.append(f"{row['trial']} {ended}{when} with {done}{f': {why}' if why else ''}")
         if not row["valid"] and trial and not trial.cut_off:

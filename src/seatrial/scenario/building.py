@@ -22,20 +22,22 @@ from seatrial.model.plan import (
     Wait,
 )
 from seatrial.model.units import SECOND
+from seatrial.scenario.building_requests import RequestBuilder
 from seatrial.scenario.expressions import FIGURES, KNOWN_WHILE_RUNNING, Expression
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import LONGEST_DURATION
 from seatrial.scenario.places import Path, Source
+from seatrial.scenario.requests import RequestsPart
 from seatrial.scenario.schema import (
-    ACTIONS,
+    CONDITIONS,
     NODE_CHANGES,
-    DeletePart,
     Existing,
     Group,
     NodesPart,
     PhasePart,
     SubmitPart,
     WaitPart,
+    body_of,
     phase_name,
 )
 
@@ -70,7 +72,14 @@ def expectations(source: Source, texts: Iterable[str], path: Path) -> tuple[Expe
 class StepBuilder:
     """The steps of one set-up, built in order: a phase may only refer to what stands before it or beside it."""
 
-    def __init__(self, source: Source, steps: list[list[PhasePart]], nodes: tuple[NodeGroup, ...], setup: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        steps: list[list[PhasePart]],
+        nodes: tuple[NodeGroup, ...],
+        setup: str,
+        namespaces: int = 0,
+    ) -> None:
         self.source = source
         self.steps = steps
         self.setup = setup
@@ -79,8 +88,11 @@ class StepBuilder:
         self.submitted: dict[str, int] = {}  # submit phase → workloads
         self.pods = 0
         self.number = 0
+        self.asking = RequestBuilder(namespaces, self.wrong)
 
     def build(self) -> tuple[Step, ...]:
+        phases = enumerate((phase for step in self.steps for phase in step), 1)
+        self.created_anywhere = {p.create.name or phase_name("create", n) for n, p in phases if p.create}
         taints = [taint for group in self.groups.values() for taint in group.taints]
         taints += [
             t
@@ -100,8 +112,7 @@ class StepBuilder:
         for position, part in enumerate(parts):
             self.number += 1
             path: Path = ("steps", number, position) if isinstance(written, list) else ("steps", number)
-            action = next(action for action in ACTIONS if getattr(part, action) is not None)
-            body = getattr(part, action)
+            action, body = body_of(part)
             path = (*path, action)
             name = getattr(body, "name", None) or phase_name(action, self.number)
             named.append((path, name, action, body))
@@ -119,15 +130,17 @@ class StepBuilder:
             case "submit":
                 return self.submit(path, name, body)
             case "wait":
-                return self.wait(path, name, body)
+                return self.asking.until(path, name, body) if body.stage in CONDITIONS else self.wait(path, name, body)
             case "pause":
                 return Pause(name, body.duration)
             case "nodes":
                 return self.nodes(path, name, body)
-            case "delete":
+            case "delete" if self.of_workloads(body):
                 return self.delete(path, name, body)
-            case _:
+            case "expect":
                 return self.check(path, name, body)
+            case _:
+                return self.asking.requests(path, name, action, body)
 
     def submit(self, path: Path, name: str, part: SubmitPart) -> Submit:
         count = workloads(part)
@@ -168,13 +181,20 @@ class StepBuilder:
     def check(self, path: Path, name: str, texts: list[str]) -> Check:
         for number, text in enumerate(texts):
             expression = Expression.parse(text)
-            late = [*sorted(expression.names & set(FIGURES) - set(KNOWN_WHILE_RUNNING)), *expression.references]
+            late = [
+                *sorted(expression.names & set(FIGURES) - set(KNOWN_WHILE_RUNNING)),
+                *expression.asked,
+                *expression.references,
+            ]
             if late:
                 what = f"'{late[0]}' is known only at the end of a trial"
                 self.wrong((*path, number), what, "write it under the scenario's own `expect:`")
         return Check(name, expectations(self.source, texts, path))
 
-    def delete(self, path: Path, name: str, part: DeletePart) -> Delete:
+    def of_workloads(self, part: RequestsPart) -> bool:
+        return any(phase not in self.created_anywhere for phase in part.of or ())
+
+    def delete(self, path: Path, name: str, part: RequestsPart) -> Delete:
         return Delete(name, self.earlier(path, part.of))
 
     def earlier(self, path: Path, of: list[str] | None) -> tuple[str, ...]:
@@ -183,6 +203,9 @@ class StepBuilder:
         for number, phase in enumerate(of or ()):
             if phase in self.submitted:
                 found.append(phase)
+            elif phase in self.created_anywhere:
+                what = f"'{phase}' creates objects, which have no stages"
+                self.wrong((*path, "of", number), what, f"wait for {', '.join(CONDITIONS)}, or name a submit")
             else:
                 self.wrong((*path, "of", number), f"'{phase}' comes only later", "name a submit before or beside this")
         return tuple(found)

@@ -8,13 +8,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from seatrial.model.errors import Mistake
-from seatrial.model.plan import Scalar
-from seatrial.scenario.expressions import FIGURES
+from seatrial.model.plan import CLIENT, COMPONENT_IDENTITIES, Scalar
+from seatrial.scenario.expressions import FIGURES, OF_IDENTITIES
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import Found, Known, shown
 from seatrial.scenario.params import fill
+from seatrial.scenario.part import Part
 from seatrial.scenario.places import Path, Source, real_path, value_at
-from seatrial.scenario.schema import ACTIONS, Part, ScenarioPart, phase_name
+from seatrial.scenario.requests import VERBS
+from seatrial.scenario.schema import ACTIONS, ScenarioPart, phase_name
 
 _KINDS = {
     "list_type": ("a list", "write it as [a, b] or as lines that begin with `- `"),
@@ -62,20 +64,42 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
     entries = nodes if isinstance(nodes, dict) and not isinstance(nodes.get("existing"), str) else {"": nodes}
     groups = [group for entry in entries.values() if isinstance(entry, list) for group in entry]
     submits: list[str] = []
+    creates: list[str] = []
     for _, name, action, body in _phases(data.get("steps")):
         if action == "submit":
             submits.append(name)
+        if action == "create":
+            creates.append(name)
         if action == "nodes" and isinstance(body, dict):
             groups.append(body.get("add"))
     return {
         "stack": list(stacks),
         "node entry": [entry for entry in entries if entry],
         "node group": [group["name"] for group in groups if isinstance(group, dict) and _named(group)],
-        "submit": submits,
-        "figure": [*FIGURES, *(name for name in values if name not in FIGURES)],
+        "phase": [*submits, *creates],
+        "create": creates,
+        "figure": [
+            *FIGURES,
+            *(name for name in values if name not in FIGURES),
+            *(f"{figure}({identity})" for figure in OF_IDENTITIES for identity in _identities(data)),
+        ],
         "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
         "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],
     }
+
+
+def _identities(data: dict[str, Any]) -> list[str]:
+    """Who sends requests: what the request phases say, and the components."""
+    found = [CLIENT, *COMPONENT_IDENTITIES]
+    for _, _, action, body in _phases(data.get("steps")):
+        said = body.get("as") if action in VERBS and isinstance(body, dict) else None
+        names = [said] if isinstance(said, str) else []
+        if isinstance(said, dict):
+            names = [said[key] for key in ("user", "service-account", "user-agent") if isinstance(said.get(key), str)][
+                :1
+            ]
+        found += names
+    return list(dict.fromkeys(found))
 
 
 def _phases(steps: Any) -> Iterator[tuple[Path, str, str, Any]]:

@@ -16,6 +16,7 @@ from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
 from seatrial.scenario.building import StepBuilder, expectations, node_groups
+from seatrial.scenario.building_requests import delay, flow_objects
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
@@ -42,6 +43,7 @@ class Run:
     params: Mapping[str, Scalar]
     steps: tuple[Step, ...]
     expect: tuple[Expectation, ...]
+    namespaces: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def expand(
                     Trial(
                         len(trials) + 1, scenario.name, on, run.setup, run.params, number, used, run.steps, run.expect,
                         varies, own=tuple(dict.fromkeys(name for names in own.values() for name in names)),
+                        namespaces=run.namespaces,
                     )
                 )  # fmt: skip
     return trials
@@ -209,11 +212,12 @@ class _Planning:
         return written.params if written else {}
 
     def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
+        namespaces = self.part.namespaces or 0
         known = (*self.written, *self.standing) if self.standing else setup.nodes
-        builder = StepBuilder(self.source, self.part.steps, known, setup.name)
+        builder = StepBuilder(self.source, self.part.steps, known, setup.name, namespaces)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
-        return Run(setup, self.values, steps, expect), builder.mistakes
+        return Run(setup, self.values, steps, expect, namespaces), builder.mistakes
 
     def groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: Path = ("nodes", entry) if entry else ("nodes",)
@@ -243,6 +247,9 @@ class _Planning:
                         one.settings,
                     ),
                     components={component: self.part_of(own) for component, own in one.components.items()},
+                    priority_levels=flow_objects(one.priority_levels),
+                    flow_schemas=flow_objects(one.flow_schemas),
+                    delay=delay(one.delay),
                 )
                 for name, one in part.setups.items()
             ]

@@ -29,12 +29,16 @@ FIGURES: tuple[str, ...] = (
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
     "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
     "audit_partial", "audit_overtaken",
+    "requests", "rejected", "retried", "errors", "requests_per_s", "api_p50_s", "api_p95_s", "api_p99_s", "in_flight_max",
+    "queued_max", "cpu_cores", "pod_start_p99_s", "heartbeat_gap_s",
 )  # fmt: skip
+# Those that can be asked of one identity: `rejected(tenant)`, `api_p99_s("kube-scheduler")`.
+OF_IDENTITIES = ("requests", "rejected", "retried", "errors", "api_p50_s", "api_p95_s", "api_p99_s")
 TEXTS = ("outcome", "setup", "stack", "clog")
 # Counted or said, not measured: these hold or not, whatever the noise.
 EXACT = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "valid", *TEXTS,
-    *(name for name in FIGURES if name.startswith("audit_")),
+    "requests", "rejected", "retried", "errors", *(name for name in FIGURES if name.startswith("audit_")),
 )  # fmt: skip
 BASELINE = "baseline"
 KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
@@ -49,7 +53,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _TRUTH: dict[str, float] = {"true": True, "false": False}
-_ALLOWED = "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up) and parentheses"
+_ALLOWED = "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity) and parentheses"
+
+
+def figure_of(name: str) -> str:
+    """`rejected` of `rejected(tenant)`."""
+    return name.partition("(")[0]
 
 
 class ExpressionProblem(UsageProblem):
@@ -153,7 +162,13 @@ class Expression:
     @property
     def figures(self) -> frozenset[str]:
         """All figures it is about, of whichever set-up."""
-        return self.names & set(FIGURES) | {reference.figure for reference in self.references.values()}
+        own = {figure_of(name) for name in self.names}
+        return frozenset(own & set(FIGURES) | {reference.figure for reference in self.references.values()})
+
+    @property
+    def asked(self) -> list[str]:
+        """Its figures of single identities, as it names them."""
+        return sorted(name for name in self.names if figure_of(name) in OF_IDENTITIES and "(" in name)
 
     def evaluate(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds. Raises ExpressionProblem for a name that `values` lacks, and for a division by zero."""
@@ -221,6 +236,8 @@ class _Referring(ast.NodeTransformer):
             if isinstance(given, ast.Constant) and isinstance(given.value, str)
             else ast.get_source_segment(self.text, given) or ""
         ).strip()  # a set-up may be called kwok+mcad
+        if figure in OF_IDENTITIES:  # not of a set-up: whoever sends requests is asked for by name
+            return ast.copy_location(ast.Name(f"{figure}({setup})", ast.Load()), node)
         if self.setups is not None and setup not in self.setups:
             raise ExpressionProblem(f"unknown set-up '{setup}'", remedy_for(setup, self.setups), _column(given))
         return self._named(Reference(figure, setup), node)

@@ -249,6 +249,50 @@ def overlay(value: Any) -> dict[str, Any]:
     return value
 
 
+EXEMPT = "system:masters"
+LARGEST_PAYLOAD = 1_000_000  # etcd takes requests of 1.5 MiB
+
+
+def user_name(value: Any) -> str:
+    """Of a user or group. Nothing may be measured as one whom Priority & Fairness lets through."""
+    if not isinstance(value, str) or not re.fullmatch(r"[-A-Za-z0-9:._@]{1,100}", value):
+        raise wrong(f"{shown(value)} cannot be a user or group", "use letters, digits and : - . _ @")
+    if value == EXEMPT:
+        raise wrong(
+            f"a load never runs as {EXEMPT}: the server exempts it from Priority & Fairness", "choose another group"
+        )
+    return value
+
+
+def manifest(value: Any) -> dict[str, Any]:
+    """An object to ask for: at least its apiVersion and kind."""
+    if not isinstance(value, dict):
+        raise wrong(
+            f"{shown(value)} is no manifest", "write it like {apiVersion: v1, kind: Secret, metadata: {name: a}}"
+        )
+    found = [
+        Found("", f"a manifest without {key}", f"add it, like {key}: {example}")
+        for key, example in (("apiVersion", "v1"), ("kind", "Secret"))
+        if not isinstance(value.get(key), str)
+    ]
+    metadata = value.get("metadata", {})
+    if not isinstance(metadata, dict):
+        found.append(Found("metadata", f"{shown(metadata)} where a mapping belongs", "write it like {name: a}"))
+    elif "namespace" in metadata:
+        what = "the namespace of an object is not the manifest's"
+        found.append(Found("metadata", what, "remove it: `namespaces` says where", ("namespace",)))
+    if found:
+        raise several(found)
+    return value
+
+
+def payload(value: Any) -> int:
+    size = quantity(value, "memory")
+    if not 0 < size <= LARGEST_PAYLOAD:
+        raise wrong(f"a payload of {shown(value)}", f"write at least 1 and at most {LARGEST_PAYLOAD // 1000}k")
+    return size
+
+
 def _at(value: Any, place: Sequence[str]) -> Any:
     for key in place:
         value = value.get(key) if isinstance(value, dict) else None
@@ -353,6 +397,15 @@ AmountMap = Annotated[dict[str, int], BeforeValidator(amounts), WithJsonSchema(_
 CapacityMap = Annotated[
     dict[str, int], BeforeValidator(capacity), WithJsonSchema({**_AMOUNTS, "required": ["cpu", "memory"]})
 ]
+_MANIFEST = {
+    "type": "object",
+    "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}},
+    "required": ["apiVersion", "kind"],
+    "examples": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s-${i}"}}],
+}
+ManifestMap = Annotated[dict[str, Any], BeforeValidator(manifest), WithJsonSchema(_MANIFEST)]
+PayloadSize = Annotated[int, BeforeValidator(payload), WithJsonSchema(_ONE_AMOUNT)]
+UserName = Annotated[str, BeforeValidator(user_name), _string("^[-A-Za-z0-9:._@]+$", "tenant-a")]
 OverlayMap = Annotated[dict[str, Any], BeforeValidator(overlay), WithJsonSchema(_OVERLAY)]
 TaintText = Annotated[Any, BeforeValidator(taint), _string("^[^:=]+(=[^:]*)?:.+$", "key=value:NoSchedule")]
 TolerationText = Annotated[Any, BeforeValidator(toleration), _string("^.+$", "key=value:NoSchedule", "key", "*")]

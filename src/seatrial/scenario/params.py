@@ -21,6 +21,9 @@ _CALCULATED = re.compile(r"[-+*/() ]")  # what no param's name has
 _NEXT_PARAM = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")
 _CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
 
+# What `${…}` means in the manifests of a request, for each by itself: known only when it is sent.
+WHEN_SENT = ("i", "namespace", "payload")
+
 # Columns of summary.csv and names in `expect` that no param may take. The three that a load is naturally described with
 # may be params too (the design's own example has `pods`); in `expect` they then mean the figure.
 TAKEN = tuple(
@@ -101,6 +104,13 @@ def check(source: Source, params: Mapping[str, Values]) -> list[Mistake]:
         for name in params
         if name in TAKEN
     ]
+    found += [
+        source.mistake(
+            ("params", name), f"${{{name}}} has a meaning of its own in manifests", "choose another name", key=True
+        )
+        for name in params
+        if name in WHEN_SENT
+    ]
     for name, values in params.items():
         for value, number in _twice(values).items():
             path: Path = ("params", name, number)
@@ -147,6 +157,8 @@ class _Filling:
     def value(self, name: str, path: Path, written: str) -> Scalar:
         if name in self.values:
             return self.values[name]
+        if name in WHEN_SENT and path[0] == "steps":
+            return written
         declared = self.source.data.get("params")
         known = list(declared) if isinstance(declared, dict) else []
         # What is wrong with a param that is declared is said where it is declared.

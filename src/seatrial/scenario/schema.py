@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -19,9 +18,11 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
+from seatrial.model.units import SECOND
 from seatrial.scenario import notation
 from seatrial.scenario.expressions import Expression, ExpressionProblem
 from seatrial.scenario.notation import (
@@ -49,31 +50,16 @@ from seatrial.scenario.notation import (
     one_of,
     whole_number,
 )
+from seatrial.scenario.part import Part
+from seatrial.scenario.requests import VERBS, Kinds, PhaseNames, RequestsPart, about_action
 
 NODE_CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
-ACTIONS = ("submit", "wait", "pause", "nodes", "delete", "expect")
 STAGES = tuple(stage.name for stage in STANDARD)
+CONDITIONS = ("available", "pods-running", "pods-gone", "gone")  # of what create phases made
+ACTIONS = ("submit", "wait", "pause", "nodes", *VERBS, "expect")
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
+MOST_NAMESPACES = 10_000  # what upstream tests
 LARGEST_SEED = 2**53  # what JSON readers keep exactly
-
-
-class Part(BaseModel):
-    """A mapping of the file. Unknown keys are mistakes, values are never converted on the quiet."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _remember(cls, data: Any, info: ValidationInfo) -> Any:
-        if isinstance(info.context, Known):
-            info.context.owners[id(data)] = cls if isinstance(data, dict) else None
-        return data
-
-    @classmethod
-    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:  # noqa: ARG003
-        """What in this mapping does not go together. It sees the mapping as written, because pydantic stops at the
-        values and a user wants to hear everything at once."""
-        return []
 
 
 def _expectation(value: Any, info: ValidationInfo) -> str:
@@ -87,10 +73,6 @@ def _expectation(value: Any, info: ValidationInfo) -> str:
 
 
 Condition = Annotated[str, BeforeValidator(_expectation)]
-PhaseNames = Annotated[
-    list[Annotated[Text, one_of("submit", "submit phase")]],
-    BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
-]
 
 
 class PodDelays(Part):
@@ -154,6 +136,9 @@ class SettingsPart(Part):
     )
 
 
+_DurationText = Annotated[str, Field(pattern=r"^[0-9.a-zµ]+$")]
+
+
 class ComponentPart(Part):
     """A part of the control plane that a set-up brings itself."""
 
@@ -167,6 +152,49 @@ class ComponentPart(Part):
         if self.binary and self.version:
             raise notation.wrong("`binary` and `version` both say which program it is", "keep one of them")
         return self
+
+
+class FlowObject(Part):
+    """A priority level or a flow schema: its name, and its spec as flowcontrol.apiserver.k8s.io/v1 has it."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Any]
+
+    name: ObjectName = Field(description="Name of the object.")
+
+
+_TOO_LONG = ("the API server waits 30 s for a webhook at most", "write 29s or less")
+
+
+def _long(written: Any) -> bool:
+    try:
+        return notation.duration(written) > 29 * SECOND
+    except PydanticCustomError:
+        return False
+
+
+class DelayPart(Part):
+    """How long requests are held inside the server, by a webhook of ours."""
+
+    lasting: LastingDuration = Field(alias="for", description="How long each request is held.")
+    of: (
+        Annotated[
+            list[Annotated[Text, one_of("create", "create phase")]],
+            BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
+        ]
+        | None
+    ) = Field(None, description="Create phases whose objects are held; all if not given.")
+    webhook: Annotated[str, choice("kind of webhook", ("validating", "mutating"))] = Field(
+        "validating", description="validating or mutating."
+    )
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
+        return [Found("for", *_TOO_LONG)] if _long(written.get("for")) else []
+
+
+def _delay(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"for": value}
 
 
 class SetupPart(Part):
@@ -183,6 +211,15 @@ class SetupPart(Part):
     settings: SettingsPart | None = Field(None, description="Settings that win over the scenario's.")
     components: dict[str, ComponentPart] = Field(
         {}, description="What this set-up brings itself of a real control plane, by component."
+    )
+    priority_levels: list[FlowObject] = Field(
+        [], alias="priority-levels", description="Priority levels beside those that the server has."
+    )
+    flow_schemas: list[FlowObject] = Field(
+        [], alias="flow-schemas", description="Flow schemas beside those that the server has."
+    )
+    delay: Annotated[DelayPart, BeforeValidator(_delay, json_schema_input_type=_DurationText | DelayPart)] | None = (
+        Field(None, description="Holds the load's own writes inside the server: 500ms, or {for, of, webhook}.")
     )
 
 
@@ -263,11 +300,17 @@ def _about_pace(written: Mapping[str, Any]) -> list[Found]:
 
 
 class WaitPart(Part):
-    """Wait until workloads have reached a stage."""
+    """Wait until workloads have reached a stage, or until what was created is in a state."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
-    stage: Annotated[str, choice("stage", STAGES)] = Field(alias="for", description="The stage to wait for.")
-    of: PhaseNames | None = Field(None, description="Submit phases whose workloads count; all so far if not given.")
+    stage: Annotated[str, choice("stage", (*STAGES, *CONDITIONS))] = Field(
+        alias="for",
+        description="The stage to wait for; for created objects available, pods-running, pods-gone or gone.",
+    )
+    of: PhaseNames | None = Field(
+        None, description="Submit phases whose workloads count, or create phases; all so far if not given."
+    )
+    kinds: Kinds | None = Field(None, description="For `gone`: only objects of these kinds.")
     count: Count | None = Field(None, description="So many workloads instead of all.")
     timeout: LastingDuration = Field("1h", validate_default=True, description="When to give up (1h if not given).")
     otherwise: Annotated[str, choice("way to go", ("end", "go-on"))] = Field(
@@ -308,18 +351,8 @@ class NodesPart(Part):
         return found
 
 
-class DeletePart(Part):
-    """Delete workloads, finished or not."""
-
-    name: ObjectName | None = Field(None, description="Name of the phase.")
-    of: PhaseNames = Field(description="Submit phases whose workloads are deleted.")
-
-
 def _pause(value: Any) -> Any:
     return value if isinstance(value, dict) else {"duration": value}
-
-
-_PauseText = Annotated[str, Field(pattern=r"^[0-9.a-zµ]+$")]
 
 
 class PhasePart(Part):
@@ -329,11 +362,20 @@ class PhasePart(Part):
 
     submit: SubmitPart | None = Field(None, description="Submit workloads.")
     wait: WaitPart | None = Field(None, description="Wait until workloads have reached a stage.")
-    pause: Annotated[PausePart, BeforeValidator(_pause, json_schema_input_type=_PauseText | PausePart)] | None = Field(
-        None, description="Do nothing for a while: 10s, or {duration: 10s}."
+    pause: Annotated[PausePart, BeforeValidator(_pause, json_schema_input_type=_DurationText | PausePart)] | None = (
+        Field(None, description="Do nothing for a while: 10s, or {duration: 10s}.")
     )
     nodes: NodesPart | None = Field(None, description="Add or remove nodes, or change whether they take pods.")
-    delete: DeletePart | None = Field(None, description="Delete workloads.")
+    create: RequestsPart | None = Field(None, description="Create objects.")
+    update: RequestsPart | None = Field(None, description="Replace objects.")
+    patch: RequestsPart | None = Field(None, description="Patch objects.")
+    get: RequestsPart | None = Field(None, description="Get objects.")
+    list_: RequestsPart | None = Field(None, alias="list", description="List objects.")
+    watch: RequestsPart | None = Field(None, description="Watch objects.")
+    delete: RequestsPart | None = Field(None, description="Delete workloads or objects.")
+    delete_collection: RequestsPart | None = Field(
+        None, alias="delete-collection", description="Delete all objects of a kind with one request per namespace."
+    )
     expect: (
         Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] | None
     ) = Field(None, description="Expectations looked at now; a false one fails the trial here.")
@@ -346,7 +388,20 @@ class PhasePart(Part):
         return [
             Found(action, f"'{action}' and '{actions[0]}' in one phase", "begin a new step: put `- ` before it")
             for action in actions[1:]
+        ] + [
+            one
+            for action, body in written.items()
+            if action in VERBS and isinstance(body, dict)
+            for one in about_action(action, body)
         ]
+
+
+def body_of(part: PhasePart) -> tuple[str, Any]:
+    """The action as written and what it says."""
+    fields = type(part).model_fields
+    return next(
+        (field.alias or name, body) for name, field in fields.items() if (body := getattr(part, name)) is not None
+    )
 
 
 def phase_name(action: str, number: int) -> str:
@@ -410,6 +465,9 @@ class ScenarioPart(Part):
     )
     settings: SettingsPart | None = Field(None, description="Settings of components, for all set-ups.")
     client: ClientPart | None = Field(None, description="The submitting client, for all set-ups.")
+    namespaces: Annotated[int, whole_number(1, MOST_NAMESPACES)] | None = Field(
+        None, description="So many namespaces are made before the steps, for what create phases make."
+    )
     steps: Annotated[list[StepPart], Field(min_length=1)] = Field(
         description="What happens, one step after another; the phases of a step run side by side."
     )

@@ -91,8 +91,8 @@ def parsed(setting: Setting, value: Any) -> Scalar:
                 what = f"{setting.component} has no {setting.name} '{value}'"
                 raise notation.wrong(what, remedy_for(value, setting.choices))
         case _:
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                what = f"{notation.shown(value)} is not a number of 0 or more"
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.least:
+                what = f"{notation.shown(value)} is not a number of {setting.least} or more"
                 raise notation.wrong(what, f"{setting.about}; {spelled_default(setting)}")
     return notation.scalar(value)
 

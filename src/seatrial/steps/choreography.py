@@ -14,7 +14,7 @@ from seatrial.clog import diagnose
 from seatrial.model.interfaces import Cluster, Tally
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
 from seatrial.model.load import load_of
-from seatrial.model.plan import Check, Delete, Expectation, Nodes, Pause, Phase, Submit, Trial, Wait
+from seatrial.model.plan import Check, Delete, Expectation, Nodes, Pause, Phase, Requests, Submit, Trial, Until, Wait
 from seatrial.model.randomness import stream_seed
 from seatrial.model.units import SECOND, format_duration
 from seatrial.steps.watchman import Clog, Watchman
@@ -30,6 +30,16 @@ class Note:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """From when to when a phase ran; `step` counts from 0."""
+
+    step: int
+    phase: str
+    from_ns: int
+    until_ns: int
+
+
 @dataclass(slots=True)
 class Ending:
     """How the steps ended; `detail` says where and why, unless all is well."""
@@ -38,6 +48,7 @@ class Ending:
     detail: str = ""
     tallies: list[Tally] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    took: list[Took] = field(default_factory=list)  # every phase that began, in the order they ended
     clog: Clog | None = None
 
 
@@ -112,12 +123,16 @@ class _Run:
         return True
 
     async def phase(self, step: int, phase: Phase) -> None:
-        if isinstance(phase, Wait):
-            with self._watchman.waiting():
-                await self._wait(step, phase)
-        else:
-            with self._watchman.acting():
-                await self._act(phase)
+        began = self._cluster.now()
+        try:
+            if isinstance(phase, Wait):
+                with self._watchman.waiting():
+                    await self._wait(step, phase)
+            else:
+                with self._watchman.acting():
+                    await self._act(phase)
+        finally:
+            self.ending.took.append(Took(step, phase.name, began, self._cluster.now()))
 
     async def _act(self, phase: Phase) -> None:
         cluster, trial = self._cluster, self._trial
@@ -131,6 +146,10 @@ class _Run:
                 await cluster.nodes(phase)
             case Delete():
                 await cluster.delete(phase)
+            case Requests():
+                self.ending.tallies.append(await cluster.requests(phase))
+            case Until():
+                await self._until(phase)
             case Check():
                 figures = {**trial.params, **counts(cluster), "setup": trial.setup.name, "stack": trial.setup.stack}
                 for expectation in phase.expect:
@@ -163,6 +182,24 @@ class _Run:
             ledger.forget(waiting)
         if why:
             self.ending.notes.append(Note(self._cluster.now(), f"{wait.name}: {why.rstrip('.')}; the run went on"))
+
+    async def _until(self, until: Until) -> None:
+        now = 0
+
+        def told(count: int) -> None:
+            nonlocal now
+            now = count
+
+        try:
+            async with asyncio.timeout(until.timeout / SECOND):
+                await self._cluster.until(until, told)
+        except TimeoutError:
+            gone = until.state.endswith("gone")
+            so = f"{now} were not gone" if gone else f"{now} of {until.count} were {until.state}"
+            why = f"{until.name}: after {format_duration(until.timeout)} {so}"
+            if not until.go_on:
+                raise _Ended("timeout", why) from None
+            self.ending.notes.append(Note(self._cluster.now(), f"{why}; the run went on"))
 
 
 def counts(cluster: Cluster) -> dict[str, float | str | None]:

@@ -15,6 +15,7 @@ FORMAT = 1
 def description(trial: Trial, stack: Stack) -> dict[str, Any]:
     """All that is known before it begins; what comes of it is added when it is over."""
     from seatrial.scenario import findings_of
+    from seatrial.study.fitting import memory_findings
 
     return {
         "format": FORMAT,
@@ -53,9 +54,15 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "sources": [],
         "detail": "",
         "notes": [],
+        "took": [],
         "submitted": 0,
         "end_ns": 0,
-        "findings": findings_of(trial),
+        "flows": {
+            "priority_levels": [level.name for level in trial.setup.priority_levels],
+            "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
+            "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
+        },
+        "findings": [*findings_of(trial), *memory_findings(trial)],
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,

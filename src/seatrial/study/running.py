@@ -171,7 +171,24 @@ def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str],
     return {(component, name): value for component, own in settings.items() for name, value in own.items()}
 
 
-HINDRANCES = (_lacks_kubelets, _lacks_existing, _brings_parts, _lacks_the_application, _differs_from_the_kept)
+def _changes_the_server(trial: Trial) -> str | None:
+    """A server that was there before us is measured as it is."""
+    setup = trial.setup
+    asked = {"priority levels": setup.priority_levels, "flow schemas": setup.flow_schemas, "a delay": setup.delay}
+    wanted = [name for name, value in asked.items() if value]
+    if wanted and (trial.on == "kubeconfig" or trial.target.cluster):
+        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+    return None
+
+
+HINDRANCES = (
+    _changes_the_server,
+    _lacks_kubelets,
+    _lacks_existing,
+    _brings_parts,
+    _lacks_the_application,
+    _differs_from_the_kept,
+)
 
 
 def run_study(
@@ -222,4 +239,5 @@ def _jobs(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
     work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
+    work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.requests())
     return usable_cores() if work >= WORTH_A_POOL else 1

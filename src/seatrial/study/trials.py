@@ -19,6 +19,7 @@ from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
+from seatrial.record import metrics, requests
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import seal
 from seatrial.record.segments import Segment
@@ -78,6 +79,8 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     ledger.close()
     found = cluster.sources()
     seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
+    requests.seal(directory)
+    metrics.seal(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
@@ -86,6 +89,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "outcome": ending.outcome,
         "detail": ending.detail,
         "notes": to_json(ending.notes),
+        "took": to_json(ending.took),
         "clog": ending.clog.as_json() if ending.clog else None,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
@@ -109,12 +113,12 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     if trial.on == "sim":
         from seatrial.clusters.sim import SimCluster
 
-        return SimCluster(trial, stack, ledger, submissions)
+        return SimCluster(trial, stack, ledger, submissions, directory)
     if trial.on == "local":
         from seatrial.clusters.local.cluster import KeptCluster, LocalCluster
 
         if trial.target.cluster:
-            return KeptCluster(trial, stack, ledger, submissions)
+            return KeptCluster(trial, stack, ledger, submissions, directory)
         return LocalCluster(trial, stack, ledger, submissions, directory)
     from seatrial.clusters.attached.cluster import AttachedCluster
 
@@ -180,6 +184,8 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     """Interrupted, nothing is judged: the user wants to be gone."""
+    from seatrial.analysis.api import asked_of
+    from seatrial.analysis.directory import read_trial
     from seatrial.analysis.figures import figures
 
     interrupted = record["outcome"] == "interrupted"
@@ -188,7 +194,8 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     for expectation in () if interrupted else trial.expect:
         if Expression.parse(expectation.text).references:
             continue  # about other trials as well: judged when all are there
-        wrong = judge(expectation, {**trial.params, **values})
+        asked = asked_of(read_trial(directory), Expression.parse(expectation.text).asked)
+        wrong = judge(expectation, {**trial.params, **values, **asked})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
     write_json(directory / "trial.json", record)

@@ -50,8 +50,8 @@ class AttachedCluster(LiveCluster):
         self._existing = [group.existing for group in trial.setup.nodes if group.existing]
         self._existing_unseen = list(self._existing)
         self._fakes = [group for group in trial.node_groups() if not group.existing]
-        super().__init__(_with_groups(trial, study), stack, ledger, submissions, study)
-        self._study, self._directory = study, directory
+        super().__init__(_with_groups(trial, study), stack, ledger, submissions, study, directory)
+        self._study = study
         self._shapes: dict[
             int, tuple[PodShape, PodShape]
         ] = {}  # by id; the original is kept so that the id stays its own

@@ -7,49 +7,78 @@ in the trial's directory, and what they logged if one died or work was left; the
 from __future__ import annotations
 
 import asyncio
-import gzip
+import dataclasses
 import os
 import ssl
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.fakes import CONNECTIONS
-from seatrial.clusters.live import LiveCluster
-from seatrial.clusters.local import kept
+from seatrial.clusters.live import EVERY_S, LiveCluster
+from seatrial.clusters.local import kept, told
 from seatrial.clusters.local.components import Wish, for_fake_nodes
+from seatrial.clusters.local.pki import WEBHOOKS
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.supervisor import Death
 from seatrial.clusters.playing import bind_claims
-from seatrial.kube import Client, Mark, access_from
+from seatrial.clusters.requests import flows
+from seatrial.clusters.requests.asking import all_identities
+from seatrial.clusters.requests.holding import Webhook, configuration
+from seatrial.clusters.requests.measuring import Measuring
+from seatrial.kube import Access, Client, Mark, access_from
+from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS, create
+from seatrial.model import control_plane, plan
 from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import NodeGroup, Part, Trial
 from seatrial.observe import audit, sources
+from seatrial.record import requests
 from seatrial.record.ledger import Ledger
+from seatrial.record.requests import RequestLog
 from seatrial.record.submissions import Submissions
 
 SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRAPE_EVERY_S = 15.0
+TOKEN_S = 24 * 3600
 LAST_LINES = 3  # of a dead component's log in a diagnosis; all of it is kept in the trial's directory
 PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
+
+
+class _TokenStatus(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
 
 
 class LocalCluster(LiveCluster):
     """A control plane of the trial's own."""
 
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
-        super().__init__(trial, stack, ledger, submissions, "trial")
-        self._directory = directory
+        super().__init__(trial, stack, ledger, submissions, "trial", directory)
         self._agreement: audit.Agreement | None = None
-        self._scrapes = 0
+        self._webhook: Webhook | None = None
+        self._counted: dict[str, Any] | None = None
+        self._heartbeats: dict[str, Any] | None = None
+        self._known: dict[str, Access] = {}  # identities of the load that have a certificate
+        whose = str(trial.setup.settings.get("kube-apiserver", {}).get("audit", "components"))
+        self._audited = whose == "all"
+        self._load = told.users(all_identities(trial.requests()), self.namespace)
+        logged = [*told.COMPONENTS, *({user for user, _ in self._load} if self._audited else ())]
         wish = Wish(
             settings=trial.setup.settings,
             stages=fakes.stages(trial.node_groups()),
-            audit_policy=audit.policy(*stack.created_as),
+            audit=whose != "off",
+            audit_policy=audit.policy(*stack.created_as, users=logged if trial.requests() else ()),
             overrides={name: _override(part) for name, part in trial.setup.components.items()},
         )
         binaries = Path(trial.target.binaries) if trial.target.binaries else None
@@ -64,13 +93,57 @@ class LocalCluster(LiveCluster):
         access = access_from(self._plane.kubeconfig())
         client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.labels[STUDY_LABEL]))
         self._tasks.append(asyncio.create_task(bind_claims(client, self._problems.append)))
-        self._tasks.append(asyncio.create_task(self._scrape_now_and_then()))
         for component in self.trial.target.profile:
             self._tasks.append(asyncio.create_task(self._profile(component)))
         return client
 
     def kubeconfig(self) -> str:
         return str(self._plane.kubeconfig())
+
+    async def prepare_load(self) -> None:
+        """Flow objects of the set-up, and the webhook that holds its writes."""
+        await flows.apply(self.client, self.trial.setup, self.labels)
+        delay = self.trial.setup.delay
+        if delay is None:
+            return
+        layout = self._plane.layout
+        self._webhook = Webhook(delay.duration, layout.certificate(WEBHOOKS), layout.key(WEBHOOKS))
+        await self._webhook.start()
+        phases = delay.of or tuple(phase.name for phase in self.trial.requests() if phase.verb == "create")
+        users = sorted({user for user, _ in self._load})
+        body = configuration(delay, self._webhook.port, layout.ca.read_bytes(), self.labels, phases, users)
+        await self.client.create(
+            await self.client.resource_of(body["apiVersion"], body["kind"]), body, body["metadata"]["name"]
+        )
+
+    async def acting(self, identity: plan.Identity, connections: int) -> Client:
+        """With a certificate of its own, or a token, and everything allowed."""
+        agent = kube.Identity(identity.name, identity.user_agent)
+        access = self.client.access
+        if identity.service_account:
+            access = access.with_token(await self._token(identity.service_account))
+        elif identity.user:
+            known = f"load-{zlib.crc32(repr((identity.user, identity.groups)).encode()):08x}"
+            if known not in self._known:
+                one = control_plane.Identity(known, identity.user, identity.groups, "cluster-admin")
+                self._known[known] = access_from(await self._plane.add_identity(one))
+            access = self._known[known]
+        return Client(access, connections=connections, identity=agent)
+
+    async def _token(self, name: str) -> str:
+        made = {"metadata": {"name": name, "labels": self.labels}}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", **made}
+        await self.client.create(SERVICE_ACCOUNTS, account, name, self.namespace)
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                   "metadata": {"name": f"{self.namespace}-{name}", "labels": self.labels},
+                   "roleRef": role, "subjects": [subject]}  # fmt: skip
+        await self.client.create(CLUSTER_ROLE_BINDINGS, binding, f"{self.namespace}-{name}")
+        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                  "spec": {"expirationSeconds": TOKEN_S}}  # fmt: skip
+        request = create(SERVICE_ACCOUNTS, wanted, name, self.namespace, subresource="token")
+        return (await self.client.ask(request, _TokenRequest)).status.token
 
     def _died(self, death: Death) -> None:
         self.deaths.append(str(death))
@@ -87,16 +160,37 @@ class LocalCluster(LiveCluster):
         try:
             if hasattr(self, "client"):
                 await self.client.close()
+            if self._webhook:
+                await self._webhook.stop()
             if self.deaths or self._unfinished():
                 await asyncio.to_thread(self._plane.keep_logs, self._directory / "logs")
             if self._plane.audit_log and self.observer.epoch:
                 self._agreement = await asyncio.to_thread(
                     audit.merge, self._plane.audit_log, self.namespace, self.observer, self.wall_epoch
                 )
+                if self._asking:
+                    await asyncio.to_thread(self._compare, self._plane.audit_log, self._asking.log)
         except (OSError, SeatrialError) as error:
             self.deaths.append(f"the audit log could not be read: {error}")
         finally:
             await asyncio.shield(self._plane.down())
+
+    def _compare(self, audit_log: Path, into: RequestLog) -> None:
+        found = told.read(audit_log, self.wall_epoch, self._load, into)
+        self._heartbeats = found.gaps(self.now())
+        into.flush()
+        if self._audited:
+            self._counted = told.agreement(requests.requests(self._directory), found.load)
+
+    def measuring(self) -> Measuring:
+        """Every component of the control plane, and the machine that they share with us."""
+        admin = access_from(self._plane.kubeconfig("admin"))
+        ports = {name: self._plane.port(name) for name in SCRAPED}
+        servers = {
+            name: Client(dataclasses.replace(admin, port=port), connections=1) for name, port in ports.items() if port
+        }
+        every = EVERY_S if self.trial.requests() else SCRAPE_EVERY_S
+        return Measuring(self._directory, servers, lambda: self._plane.pids, every)
 
     def _unfinished(self) -> bool:
         """Then somebody will want to know why: what the components said is kept."""
@@ -109,24 +203,15 @@ class LocalCluster(LiveCluster):
 
     def validity(self) -> dict[str, Any]:
         agreement = self._agreement.as_json() if self._agreement else None
-        return {**super().validity(), "watch_against_audit": agreement}
-
-    async def _scrape_now_and_then(self) -> None:
-        """Everything the components say of themselves, as they say it: `metrics/COMPONENT-N.txt.gz`."""
-        while True:
-            for component in SCRAPED:
-                port = self._plane.port(component)
-                if port:
-                    await asyncio.to_thread(self._scrape, component, port)
-            self._scrapes += 1
-            await asyncio.sleep(SCRAPE_EVERY_S)
-
-    def _scrape(self, component: str, port: int) -> None:
-        said = self._ask(port, "/metrics", 5)
-        if said:
-            folder = self._directory / "metrics"
-            folder.mkdir(exist_ok=True)
-            (folder / f"{component}-{self._scrapes:04d}.txt.gz").write_bytes(gzip.compress(said, 1))
+        measured = super().validity()
+        if self._counted and self._counted["differences"]:
+            measured["reasons"].append("the client's counts of requests are not those of the audit log")
+        return {
+            **measured,
+            "watch_against_audit": agreement,
+            "requests_against_audit": self._counted,
+            "heartbeats": self._heartbeats,
+        }
 
     async def _profile(self, component: str) -> None:
         """Where its processor time went, one file per stretch: `profiles/COMPONENT-N.pprof`, for `go tool pprof`."""
@@ -162,8 +247,8 @@ class KeptCluster(LiveCluster):
 
     plays = False  # its keeper does
 
-    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
-        super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex())
+    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
+        super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex(), directory)
         self._removed = False
         self._standing: tuple[NodeGroup, ...] = ()  # nodes of the cluster's own
 

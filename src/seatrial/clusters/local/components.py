@@ -37,6 +37,7 @@ IDENTITIES = (
     Identity("kwok", "kwok", ("system:nodes",), "seatrial:kwok"),  # so that heartbeats are classified like kubelets'
 )
 
+INFLIGHT = ("max-requests-inflight", "max-mutating-requests-inflight")
 QUOTA_BYTES = 8 * 2**30
 LEASE_S = 40  # what kubelets ask for; without leases the node lifecycle controller takes the nodes away
 STAGES = "stages.yaml"
@@ -101,7 +102,7 @@ def describe(wish: Wish, ports: Ports) -> ControlPlane:
     """The control plane for this wish, with ports reserved and settings rendered, ready for a stack to amend."""
     port = ports.reserve(wish.port)
     settings = wish.settings or {}
-    components = [etcd(), kube_apiserver(port, wish.audit)]
+    components = [etcd(), kube_apiserver(port, wish.audit, settings.get("kube-apiserver", {}))]
     components.append(kube_controller_manager(ports.reserve(), settings.get("kube-controller-manager", {})))
     components.append(kube_scheduler(ports.reserve()))
     files: dict[str, str | Mapping[str, Any]] = {
@@ -144,12 +145,13 @@ def etcd() -> Component:
     )  # fmt: skip
 
 
-def kube_apiserver(port: int, audit: bool) -> Component:
+def kube_apiserver(port: int, audit: bool, settings: Mapping[str, Scalar]) -> Component:
     logged = (
         ("--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log", "--audit-log-maxsize=0")  # not rotated
         if audit
         else ()
     )
+    limits = [f"--{name}={settings[name]}" for name in INFLIGHT if name in settings]
     return Component(
         "kube-apiserver",
         programs.KUBE_APISERVER,
@@ -165,6 +167,8 @@ def kube_apiserver(port: int, audit: bool) -> Component:
             "--service-account-signing-key-file=pki/service-accounts.key",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--allow-privileged=true",
+            f"--enable-priority-and-fairness={str(settings.get('fairness', 'on') == 'on').lower()}",
+            *limits,
             *logged,
         ),
         needs=("etcd",),
@@ -261,7 +265,7 @@ def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
         "enableProfilingHandler": True,
         "podPlayStageParallelism": parallelism,
         "nodePlayStageParallelism": parallelism,
-        "nodeLeaseParallelism": 4,
+        "nodeLeaseParallelism": parallelism,  # with its own 4, a rejected heartbeat held up those of other nodes
         "podsOnNodeSyncParallelism": 1,
         "enablePodsOnNodeSyncListPager": True,
         "enablePodsOnNodeSyncStreamWatch": False,
@@ -297,6 +301,7 @@ def _qps(value: Scalar) -> float | int:
 
 # Settings that the functions above render; every component also takes `args`, `feature-gates` and `--any-flag`.
 _RENDERED = {
+    "kube-apiserver": {"fairness", "audit", "cores", *INFLIGHT},  # cores: the simulator's
     "kube-scheduler": {"qps", "burst", "cycle", "cycle-per-node"},  # the last two are the simulator's
     "kube-controller-manager": {"qps", "burst", "job-syncs"},
     "kwok": {"parallelism"},

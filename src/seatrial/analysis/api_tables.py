@@ -1,0 +1,280 @@
+"""api.csv and api-differences.csv: the API server under load, run by run, and what set-ups differ in.
+
+api.csv is one long table, a row per number: of the client (by identity, verb and resource), of the seven measurements, of the
+server's priority levels and flow schemas. api-differences.csv holds every set-up against the first, measurement by measurement,
+with whether the difference is larger than the noise between runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from seatrial.analysis.api import COUNTED, MEASUREMENTS, Load, counted, measurements
+from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.resampling import of_runs
+from seatrial.model.units import SECOND
+from seatrial.record.requests import SERVER
+
+API, DIFFERENCES = "api.csv", "api-differences.csv"
+COLUMNS = ("trial", "setup", "repeat", "about", "who", "verb", "resource", "statistic", "value")
+DIFFERENCE_COLUMNS = (
+    "measurement", "unit", "statistic", "baseline", "setup", "of_baseline", "of_setup", "difference", "percent", "low",
+    "high", "level", "runs", "larger_than_noise",
+)  # fmt: skip
+
+Row = tuple[str, str, str, str, str, float | None]  # about, who, verb, resource, statistic, value
+
+
+def api_rows(load: Load) -> Iterator[Row]:
+    """Everything that api.csv says of one trial."""
+    for (identity, verb, resource), rows in load.requests.group_by("identity", "verb", "resource", maintain_order=True):
+        for statistic, value in counted(rows).items():
+            yield "requests", str(identity), str(verb), str(resource), statistic, value
+        asked = rows.filter((pl.col("code") == 429) & (pl.col("retry_after_s") >= 0))["retry_after_s"]
+        if asked.len():
+            yield "requests", str(identity), str(verb), str(resource), "retry_after_s", _float(asked.mean())
+    for (name,), rows in measurements(load).group_by("measurement", maintain_order=True):
+        yield "measurement", "", "", str(name), "mean", _float(rows["value"].mean())
+        yield "measurement", "", "", str(name), "max", _float(rows["value"].max())
+    yield from _flows(load)
+    yield from _processes(load)
+
+
+def _flows(load: Load) -> Iterator[Row]:
+    """Per flow schema (`who`) and priority level (`resource`): dispatched, rejected by reason, waited, executing and queued
+    at most."""
+    rows = load.metrics.filter(pl.col("metric").str.starts_with("apiserver_flowcontrol_"))
+    rows = rows.filter(pl.col("labels").str.contains("flow_schema=", literal=True))
+    labels = {
+        key: pl.col("labels").str.extract(rf"(?:^|,){key}=([^,]*)")
+        for key in ("flow_schema", "priority_level", "reason")
+    }
+    rows = rows.with_columns(**labels).filter(~pl.col("metric").str.ends_with("_bucket"))
+    gained: dict[tuple[str, str, str], float] = {}
+    for (schema, level, metric, reason), part in rows.group_by(
+        "flow_schema", "priority_level", "metric", "reason", maintain_order=True
+    ):
+        series = part.group_by("at_ns").agg(pl.col("value").sum()).sort("at_ns")
+        short = str(metric).removeprefix("apiserver_flowcontrol_")
+        if short.endswith(("_total", "_sum", "_count")):
+            first = series["value"][0] if series["at_ns"][0] <= _first_look(load) else 0.0
+            name = f"rejected {reason}" if short.startswith("rejected") else short
+            gained[str(schema), str(level), name] = series["value"][-1] - first
+        else:
+            yield "flow", str(schema), "", str(level), f"{short}_max", _float(series["value"].max())
+    for (schema, level, name), value in gained.items():
+        if name == "request_wait_duration_seconds_sum":
+            count = gained.get((schema, level, "request_wait_duration_seconds_count"), 0.0)
+            yield "flow", schema, "", level, "wait_mean_s", value / count if count else None
+        elif name.endswith("_count"):
+            continue
+        else:
+            yield "flow", schema, "", level, name.removesuffix("_requests_total"), value
+
+
+def _first_look(load: Load) -> int:
+    """When the server was first asked: a series that is not there by then began at 0."""
+    first = load.metrics.filter(pl.col("source") == "kube-apiserver")["at_ns"].min()
+    return int(first) if isinstance(first, int) else 0
+
+
+def _processes(load: Load) -> Iterator[Row]:
+    for (source,), rows in load.metrics.filter(pl.col("metric").str.starts_with("process_")).group_by(
+        "source", maintain_order=True
+    ):
+        spent = rows.filter(pl.col("metric") == "process_cpu_seconds").sort("at_ns")["value"]
+        if spent.len():
+            yield "process", str(source), "", "", "cpu_seconds", float(spent[-1] - spent[0])
+        held = rows.filter(pl.col("metric") == "process_resident_bytes")["value"].max()
+        yield "process", str(source), "", "", "resident_gb_max", float(held) / 1e9 if isinstance(held, float) else None
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def api_table(trials: Sequence[TrialRecord]) -> pl.DataFrame:
+    """api.csv, of all trials that sent requests; no rows where none did."""
+    found = [
+        (trial.name, trial.setup, int(trial.document.get("repeat", 0)), *row)
+        for trial in trials
+        if Load(trial).there
+        for row in api_rows(Load(trial))
+    ]
+    schema = {name: pl.Float64 if name == "value" else pl.Int64 if name == "repeat" else pl.String for name in COLUMNS}
+    return pl.DataFrame(found, schema=schema, orient="row")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One measurement of one set-up against the first: means over runs, and the interval of the difference."""
+
+    measurement: str
+    unit: str
+    statistic: str
+    baseline: str
+    setup: str
+    of_baseline: float
+    of_setup: float
+    low: float | None
+    high: float | None
+    level: float
+    runs: str
+
+    @property
+    def difference(self) -> float:
+        return self.of_setup - self.of_baseline
+
+    @property
+    def percent(self) -> float | None:
+        return 100 * self.difference / self.of_baseline if self.of_baseline else None
+
+    @property
+    def larger_than_noise(self) -> bool | None:
+        """None where there are too few runs to tell."""
+        return None if self.low is None or self.high is None else self.low > 0 or self.high < 0
+
+
+def differences(table: pl.DataFrame) -> list[Difference]:
+    """Every set-up against the first, for the mean of every measurement and its largest value."""
+    rows = table.filter(pl.col("about") == "measurement")
+    setups = list(dict.fromkeys(rows["setup"].to_list()))
+    found = []
+    for setup in setups[1:]:
+        for measurement, unit in MEASUREMENTS.items():
+            for statistic in ("mean", "max"):
+                of = rows.filter((pl.col("resource") == measurement) & (pl.col("statistic") == statistic))
+                a, b = (of.filter(pl.col("setup") == one)["value"].drop_nulls().to_list() for one in (setups[0], setup))
+                if a and b:
+                    effect = of_runs([(a, b)])
+                    found.append(
+                        Difference(
+                            measurement,
+                            unit,
+                            statistic,
+                            setups[0],
+                            setup,
+                            sum(a) / len(a),
+                            sum(b) / len(b),
+                            effect.low,
+                            effect.high,
+                            effect.level,
+                            f"{len(a)} and {len(b)}",
+                        )
+                    )
+    return found
+
+
+def differences_frame(found: Sequence[Difference]) -> pl.DataFrame:
+    texts = ("measurement", "unit", "statistic", "baseline", "setup", "runs")
+    schema = {
+        name: pl.String if name in texts else pl.Boolean if name == "larger_than_noise" else pl.Float64
+        for name in DIFFERENCE_COLUMNS
+    }
+    return pl.DataFrame(
+        [[getattr(one, name) for name in DIFFERENCE_COLUMNS] for one in found], schema=schema, orient="row"
+    )
+
+
+def write_api_tables(out: Path, study: StudyRecord | None = None) -> list[Path]:
+    """api.csv, and api-differences.csv where there is something to compare; nothing for a study without requests."""
+    study = study or read_study(out)
+    table = api_table(study.trials)
+    trusted = {trial.name for trial in study.trusted}
+    found = differences(table.filter(pl.col("trial").is_in(trusted)))
+    written = []
+    for name, frame in ((API, table), (DIFFERENCES, differences_frame(found))):
+        path = out / name
+        if frame.is_empty():
+            path.unlink(missing_ok=True)
+            continue
+        part = path.with_name(path.name + ".part")
+        frame.write_csv(part, float_precision=6)
+        part.replace(path)
+        written.append(path)
+    return written
+
+
+# ── for reports: over the runs of a set-up ──
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The requests of one identity in one set-up: means over its runs."""
+
+    setup: str
+    who: str
+    runs: int
+    requests: float
+    rejected: float
+    retried: float
+    errors: float
+    p50_s: float | None
+    p99_s: float | None
+
+
+def by_identity(trials: Sequence[TrialRecord]) -> list[Asked]:
+    """A line per set-up and identity, the load's own first."""
+    found: dict[tuple[str, str], list[dict[str, float | None]]] = {}
+    components: set[str] = set()
+    for trial in trials:
+        load = Load(trial)
+        for (who, seen_by), rows in load.requests.group_by("identity", "seen_by", maintain_order=True):
+            found.setdefault((trial.setup, str(who)), []).append(counted(rows))
+            if seen_by == SERVER:
+                components.add(str(who))
+    lines = [
+        Asked(
+            setup,
+            who,
+            len(runs),
+            *(sum(run[name] or 0 for run in runs) / len(runs) for name in COUNTED),
+            *(_mean([run[name] for run in runs]) for name in ("api_p50_s", "api_p99_s")),
+        )
+        for (setup, who), runs in found.items()
+    ]
+    setups = list(dict.fromkeys(line.setup for line in lines))
+    return sorted(lines, key=lambda line: (setups.index(line.setup), line.who in components, line.who))
+
+
+def rejections(table: pl.DataFrame) -> list[tuple[str, str, str, str, float]]:
+    """What the server says about its rejections, the runs of a set-up together: set-up, flow schema, level, reason, how many."""
+    rows = table.filter(
+        (pl.col("about") == "flow") & pl.col("statistic").str.starts_with("rejected ") & (pl.col("value") > 0)
+    )
+    summed = rows.group_by("setup", "who", "resource", "statistic", maintain_order=True).agg(pl.col("value").sum())
+    return [(s, who, level, str(text).removeprefix("rejected "), n) for s, who, level, text, n in summed.iter_rows()]
+
+
+def unmatched(trial: TrialRecord) -> list[str]:
+    """Flow schemas of the set-up that no request was sorted by, where the server told about flows."""
+    wanted = (trial.document.get("flows") or {}).get("flow_schemas") or []
+    load = Load(trial)
+    if not wanted or not load.there:
+        return []
+    gained = dict.fromkeys(wanted, 0.0)
+    for about, who, _, _, statistic, value in _flows(load):
+        if about == "flow" and who in gained and (statistic == "dispatched" or statistic.startswith("rejected")):
+            gained[who] += value or 0.0
+    told = load.metrics.filter(pl.col("metric") == "apiserver_flowcontrol_dispatched_requests_total").height
+    return [who for who, count in gained.items() if not count] if told else []
+
+
+def phase_times(trials: Sequence[TrialRecord]) -> list[tuple[str, dict[str, float]]]:
+    """Phase → set-up → how long it took, in seconds, the mean of the runs."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for trial in trials:
+        took = sorted(trial.document.get("took") or (), key=lambda one: (one["step"], one["from_ns"]))
+        for one in took:
+            times = found.setdefault(str(one["phase"]), {}).setdefault(trial.setup, [])
+            times.append((one["until_ns"] - one["from_ns"]) / SECOND)
+    return [(phase, {setup: sum(times) / len(times) for setup, times in of.items()}) for phase, of in found.items()]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,1 @@
+"""Puts requests on a real API server and records every one: the load of `create`, `list` and the other request phases."""

@@ -1,0 +1,56 @@
+"""The machine and its processes as Linux tells it under /proc: load, processor time, memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from seatrial.record.metrics import Sample
+
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+PROC = Path("/proc")
+
+
+def machine() -> list[Sample]:
+    """Load average of a minute, busy processor seconds of all cores since boot, memory in use; nothing where it is not told."""
+    try:
+        load = float((PROC / "loadavg").read_text().split()[0])
+        ticks = [int(n) for n in (PROC / "stat").read_text().partition("\n")[0].split()[1:9]]
+        memory = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
+        kilobytes = {key: int(memory[key].split()[0]) for key in ("MemTotal", "MemAvailable")}
+    except (OSError, ValueError, KeyError, IndexError):
+        return []
+    idle = ticks[3] + ticks[4]
+    return [
+        ("load_average", "", load),
+        ("cpu_busy_seconds", "", (sum(ticks) - idle) / _TICK),
+        ("cpu_cores", "", float(os.cpu_count() or 1)),
+        ("memory_used_bytes", "", (kilobytes["MemTotal"] - kilobytes["MemAvailable"]) * 1024.0),
+    ]
+
+
+def processes(pids: Mapping[str, int]) -> dict[str, list[Sample]]:
+    """Processor seconds and resident memory of each; one that has just ended is left out."""
+    found: dict[str, list[Sample]] = {}
+    for name, pid in pids.items():
+        try:
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        spent = (int(fields[11]) + int(fields[12])) / _TICK
+        found[name] = [
+            ("process_cpu_seconds", "", spent),
+            ("process_resident_bytes", "", int(fields[21]) * float(_PAGE)),
+        ]
+    return found
+
+
+def free_bytes() -> int:
+    """Memory that could be used without swapping; 0 where it is not told."""
+    try:
+        lines = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0

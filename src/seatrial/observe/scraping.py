@@ -1,0 +1,76 @@
+"""What components say of themselves under `/metrics`, cut down to what we look at.
+
+An API server says 20,000 lines. We keep some thirty metrics, summed over the labels that nobody asks about here: what is kept
+of one second is a few hundred numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from seatrial.record.metrics import Sample
+
+# Metric → the labels that are kept.
+_FLOW = ("priority_level", "flow_schema")
+KEPT: dict[str, tuple[str, ...]] = {
+    "apiserver_request_total": ("verb", "resource", "code"),
+    "apiserver_request_duration_seconds_sum": ("verb",),
+    "apiserver_request_duration_seconds_count": ("verb",),
+    "apiserver_request_duration_seconds_bucket": ("verb", "le"),
+    "apiserver_current_inflight_requests": ("request_kind",),
+    "apiserver_current_inqueue_requests": ("request_kind",),
+    "apiserver_request_terminations_total": ("code",),
+    "apiserver_flowcontrol_current_executing_requests": _FLOW,
+    "apiserver_flowcontrol_current_executing_seats": _FLOW,
+    "apiserver_flowcontrol_current_inqueue_requests": _FLOW,
+    "apiserver_flowcontrol_current_inqueue_seats": _FLOW,
+    "apiserver_flowcontrol_rejected_requests_total": (*_FLOW, "reason"),
+    "apiserver_flowcontrol_dispatched_requests_total": _FLOW,
+    "apiserver_flowcontrol_nominal_limit_seats": ("priority_level",),
+    "apiserver_flowcontrol_current_limit_seats": ("priority_level",),
+    "apiserver_flowcontrol_request_wait_duration_seconds_sum": (*_FLOW, "execute"),
+    "apiserver_flowcontrol_request_wait_duration_seconds_count": (*_FLOW, "execute"),
+    "apiserver_flowcontrol_request_wait_duration_seconds_bucket": ("priority_level", "le"),
+    "apiserver_storage_size_bytes": (),
+    "etcd_request_duration_seconds_sum": ("operation",),
+    "etcd_request_duration_seconds_count": ("operation",),
+    "rest_client_requests_total": ("code", "method"),
+    "workqueue_depth": ("name",),
+    "scheduler_pending_pods": ("queue",),
+    "scheduler_schedule_attempts_total": ("result",),
+}
+_LASTING = {"WATCH", "CONNECT"}  # verbs whose duration says nothing
+_NAMES = {name.encode(): name for name in KEPT}
+_LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def samples(text: bytes) -> list[Sample]:
+    """The metrics that are kept in an exposition, summed over the labels that are not."""
+    sums: dict[tuple[str, str], float] = {}
+    cache: dict[bytes, str | None] = {}
+    for line in text.split(b"\n"):
+        name, brace, rest = line.partition(b"{")
+        if not brace:
+            name = line.partition(b" ")[0]
+        metric = _NAMES.get(name)
+        if metric is None:
+            continue
+        if brace:
+            inside, _, tail = rest.rpartition(b"}")
+            key = name + inside
+            labels = cache[key] if key in cache else cache.setdefault(key, _labels(metric, inside))
+            if labels is None:
+                continue
+            value = tail.split()[0]
+        else:
+            labels, value = "", line.split()[1]
+        sums[metric, labels] = sums.get((metric, labels), 0.0) + float(value)
+    return [(metric, labels, value) for (metric, labels), value in sums.items()]
+
+
+def _labels(metric: str, inside: bytes) -> str | None:
+    """As the table has them; None for a series that is left out."""
+    found = {key.decode(): value.decode() for key, value in _LABEL.findall(inside)}
+    if metric.startswith("apiserver_request_duration") and found.get("verb") in _LASTING:
+        return None
+    return ",".join(f"{key}={found[key]}" for key in sorted(KEPT[metric]) if key in found)

@@ -1,0 +1,68 @@
+"""What was measured beside the requests, over time: one long table, lines of text while running, Parquet once sealed.
+
+`metrics.parquet` has `at_ns` (since the trial's epoch), `source` (`machine`, `client`, or a component), `metric`, `labels`
+(`a=b,c=d`, sorted; empty for none) and `value`. Counters are as the source counts them. A series that is 0 is left out until it
+is something else for the first time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from seatrial.record.segments import Appended, write_whole, writer_name
+
+METRICS = "metrics.parquet"
+SCHEMA = {"at_ns": pl.Int64, "source": pl.String, "metric": pl.String, "labels": pl.String, "value": pl.Float64}
+
+Sample = tuple[str, str, float]  # metric, labels, value
+
+
+class MetricsLog:
+    """Where one process appends what it measured."""
+
+    def __init__(self, directory: Path, writer: str = "") -> None:
+        self._file = Appended(directory / f"metrics-{writer or writer_name()}.tsv")
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def add(self, at: int, source: str, samples: Iterable[Sample]) -> None:
+        lines = []
+        for metric, labels, value in samples:
+            key = (source, metric, labels)
+            if value or key in self._seen:
+                self._seen.add(key)
+                lines.append(f"{at}\t{source}\t{metric}\t{labels}\t{value!r}\n")
+        if lines:
+            self._file.append("".join(lines).encode())
+
+    def close(self) -> None:
+        os.close(self._file.descriptor)
+
+
+def metrics(directory: Path) -> pl.DataFrame:
+    """All that was measured in a trial, sealed or not; empty where nothing was."""
+    if (directory / METRICS).exists():
+        return pl.read_parquet(directory / METRICS, glob=False)
+    frames = [pl.DataFrame(schema=SCHEMA)]
+    for path in sorted(directory.glob("metrics-*.tsv")):
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole:
+            table = pl.read_csv(whole, separator="\t", has_header=False, schema=SCHEMA, quote_char=None)
+            frames.append(table.with_columns(pl.col("labels").fill_null("")))
+    return pl.concat(frames)
+
+
+def seal(directory: Path) -> None:
+    """Text becomes Parquet; it goes only once that is safely there."""
+    parts = sorted(directory.glob("metrics-*.tsv"))
+    if not parts:
+        return
+    table = metrics(directory)
+    if table.height:
+        write_whole(directory / METRICS, lambda path: table.write_parquet(path, statistics=False))
+    for path in parts:
+        path.unlink()

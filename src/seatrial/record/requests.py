@@ -1,0 +1,122 @@
+"""Every request of a load on disk: packed records while running, one Parquet file once sealed, as `segments` has it.
+
+A row is one request as it went over the wire, each attempt by itself. `requests.parquet` has
+
+- `at_ns`: when it was due, since the trial's epoch; `sent_ns`: when it was written; `took_ns`: from due to the whole answer
+- `verb`, `resource`: in the words of the audit log (`deletecollection`, `pods/status`)
+- `identity`, `phase`: who sent it, and in which phase; a component's request has no phase
+- `code`: of the answer, 0 where none came; `reason`: of a failure, else empty; `retry_after_s`: what a 429 asked for, −1: nothing
+- `attempt`: 1, or more for what was sent again
+- `seen_by`: `client`, or `server` for what only the server's audit log tells (requests of components and nodes)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from seatrial.record.segments import Appended, write_whole, writer_name
+
+RECORD = struct.Struct("<qqqhhhhhhhhf")
+DTYPE = np.dtype(
+    [
+        ("at_ns", "<i8"), ("sent_ns", "<i8"), ("took_ns", "<i8"), ("verb", "<i2"), ("resource", "<i2"),
+        ("identity", "<i2"), ("code", "<i2"), ("reason", "<i2"), ("attempt", "<i2"), ("phase", "<i2"),
+        ("seen_by", "<i2"), ("retry_after_s", "<f4"),
+    ]
+)  # fmt: skip
+NAMED = ("verb", "resource", "identity", "reason", "phase", "seen_by")  # numbers of names
+COLUMNS = (
+    "at_ns", "sent_ns", "took_ns", "verb", "resource", "identity", "code", "reason", "retry_after_s", "attempt", "phase",
+    "seen_by",
+)  # fmt: skip
+REQUESTS = "requests.parquet"
+CLIENT, SERVER = "client", "server"
+AT_ONCE = 2000  # records handed to `write(2)` together
+MOST_NAMES = 2**15 - 1
+
+
+class RequestLog:
+    """Where one process appends. Names are numbered as they come and stand in a text file beside the records."""
+
+    def __init__(self, directory: Path, writer: str = "") -> None:
+        name = writer or writer_name()
+        self._records = Appended(directory / f"requests-{name}.seg")
+        self._names = Appended(directory / f"requests-{name}.names")
+        self._numbers: dict[str, int] = {}
+        self._held = bytearray()
+        self.count = 0
+
+    def number(self, name: str) -> int:
+        """Of a verb, resource, identity, reason or phase."""
+        known = self._numbers.get(name)
+        if known is None:
+            if len(self._numbers) >= MOST_NAMES:
+                return self.number("(other)")
+            known = self._numbers[name] = len(self._numbers)
+            line = name.replace("\n", " ").replace("\r", " ")
+            self._names.append(f"{line}\n".encode())
+        return known
+
+    def add(
+        self, at: int, sent: int, took: int, verb: int, resource: int, identity: int, code: int, reason: int,
+        retry_after: float, attempt: int, phase: int, seen_by: int,
+    ) -> None:  # fmt: skip
+        """One request; names as `number` gave them, times in nanoseconds since the trial's epoch."""
+        self._held += RECORD.pack(
+            at, sent, took, verb, resource, identity, code, reason, min(attempt, 32767), phase, seen_by, retry_after
+        )
+        self.count += 1
+        if len(self._held) >= AT_ONCE * RECORD.size:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self._records.append(self._held)
+            self._held.clear()
+
+    def close(self) -> None:
+        self.flush()
+        os.close(self._records.descriptor)
+        os.close(self._names.descriptor)
+
+
+def requests(directory: Path) -> pl.DataFrame:
+    """All requests of a trial in the order they were due, sealed or not; empty where it had none."""
+    if (directory / REQUESTS).exists():
+        return pl.read_parquet(directory / REQUESTS, glob=False)
+    return _joined(_segment(path) for path in sorted(directory.glob("requests-*.seg")))
+
+
+def _segment(path: Path) -> pl.DataFrame:
+    data = path.read_bytes()
+    records = np.frombuffer(data[: len(data) // DTYPE.itemsize * DTYPE.itemsize], dtype=DTYPE)
+    text = path.with_suffix(".names").read_bytes().decode(errors="replace")
+    names = pl.Series("name", text[: text.rfind("\n") + 1].split("\n")[:-1], dtype=pl.String)
+    columns = {name: pl.Series(name, np.ascontiguousarray(records[name])) for name in DTYPE.names or ()}
+    for name in NAMED:
+        columns[name] = names.gather(columns[name].cast(pl.UInt32)).alias(name)
+    return pl.DataFrame(columns).select(COLUMNS)
+
+
+def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    kinds = {"code": pl.Int16, "attempt": pl.Int16, "retry_after_s": pl.Float32, **dict.fromkeys(NAMED, pl.String)}
+    schema = {name: kinds.get(name, pl.Int64) for name in COLUMNS}
+    return pl.concat([pl.DataFrame(schema=schema), *frames]).sort("at_ns", maintain_order=True)
+
+
+def seal(directory: Path) -> None:
+    """Turns the segments into Parquet; they go only once that is safely there. Without segments nothing is made."""
+    segments = sorted(directory.glob("requests-*.seg"))
+    if not segments:
+        return
+    table = requests(directory)
+    if table.height:
+        write_whole(directory / REQUESTS, lambda path: table.write_parquet(path, statistics=False))
+    for path in [*segments, *directory.glob("requests-*.names")]:
+        path.unlink()

@@ -1,0 +1,100 @@
+"""The API server under load, on a terminal: who sent what and how it fared, why some was rejected, what set-ups differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from seatrial.analysis.api import Load
+from seatrial.analysis.api_tables import (
+    Difference,
+    api_table,
+    by_identity,
+    differences,
+    phase_times,
+    rejections,
+    unmatched,
+)
+from seatrial.analysis.directory import StudyRecord, TrialRecord
+from seatrial.report.columns import Column, print_columns
+from seatrial.report.printing import print_line
+
+NOISE = {True: "yes", False: "no", None: "too few runs"}
+
+
+def print_load(console: Console, study: StudyRecord) -> None:
+    """Nothing for a study without requests."""
+    trials = [trial for trial in study.trials if Load(trial).there]
+    if not trials:
+        return
+    trusted = [trial for trial in trials if trial.valid] or trials
+    table = api_table(trusted)
+    _print_identities(console, trusted)
+    for line in load_notes(trials):
+        print_line(console, line, "yellow")
+    for setup, flow, level, reason, count in rejections(table):
+        print_line(console, f"{setup}: {count:,.0f} rejected, {reason}, in priority level {level} (flow schema {flow})")
+    _print_phases(console, trusted)
+    _print_differences(console, [one for one in differences(table) if one.statistic == "mean"])
+
+
+def load_notes(trials: Sequence[TrialRecord]) -> list[str]:
+    """What a reader should know of the load itself."""
+    notes = []
+    for trial in trials:
+        validity = trial.document.get("validity") or {}
+        notes += [f"{trial.name}: {line}" for line in (*validity.get("refused", ()), *validity.get("not_measured", ()))]
+        notes += [f"{trial.name}: the flow schema '{name}' matched no request" for name in unmatched(trial)]
+    return notes
+
+
+def _print_identities(console: Console, trials: Sequence[TrialRecord]) -> None:
+    lines = by_identity(trials)
+    columns = [
+        Column("\nset-up", [line.setup for line in lines], left=True),
+        Column("\nwho", [line.who for line in lines], left=True),
+        Column("\nrequests", [f"{line.requests:,.0f}" for line in lines]),
+        Column("rejected\n(429)", [f"{line.rejected:,.0f}" for line in lines]),
+        Column("sent\nagain", [f"{line.retried:,.0f}" for line in lines]),
+        Column("other\nerrors", [f"{line.errors:,.0f}" for line in lines]),
+        Column("p50\nms", [_milliseconds(line.p50_s) for line in lines]),
+        Column("p99\nms", [_milliseconds(line.p99_s) for line in lines]),
+    ]
+    print_line(console, "")
+    print_line(
+        console, "requests, the mean of a run; p50, p99: of those answered well, from when they were due", "bold"
+    )
+    print_columns(console, columns, [not line.rejected and not line.errors for line in lines])
+
+
+def _print_phases(console: Console, trials: Sequence[TrialRecord]) -> None:
+    phases = phase_times(trials)
+    setups = list(dict.fromkeys(trial.setup for trial in trials))
+    columns = [Column("phase", [name for name, _ in phases], left=True)]
+    for setup in setups:
+        columns.append(Column(setup, [f"{times[setup]:,.1f}" if setup in times else "-" for _, times in phases]))
+    print_line(console, "")
+    print_line(console, "how long each phase took, in seconds", "bold")
+    print_columns(console, columns, [True] * len(phases))
+
+
+def _print_differences(console: Console, found: Sequence[Difference]) -> None:
+    if not found:
+        return
+    columns = [
+        Column("\nset-up", [one.setup for one in found], left=True),
+        Column("\nmean of", [f"{one.measurement}{f' ({one.unit})' if one.unit else ''}" for one in found], left=True),
+        Column(f"of\n{found[0].baseline}", [f"{one.of_baseline:,.3g}" for one in found]),
+        Column("of the\nset-up", [f"{one.of_setup:,.3g}" for one in found]),
+        Column("\ndifference", [f"{one.difference:+,.3g}" for one in found]),
+        Column("\n%", ["-" if one.percent is None else f"{one.percent:+,.0f}" for one in found]),
+        Column("larger than\nnoise", [NOISE[one.larger_than_noise] for one in found]),
+    ]
+    print_line(console, "")
+    print_line(console, f"every set-up against '{found[0].baseline}', run by run", "bold")
+    print_columns(console, columns, [one.larger_than_noise is not True for one in found])
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:,.1f}"
