@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 from prometheus_client.openmetrics import parser
 
+from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import read_study
 from seatrial.analysis.tables import summary_rows, write_tables
-from seatrial.report.exports.openmetrics import lines
+from seatrial.report.exports import openmetrics
 from seatrial.report.exports.parquet import write_parquet
 from seatrial.report.exports.perfetto import write_trace
 from seatrial.report.exports.seeds import tables, write_seeds
@@ -119,7 +120,7 @@ def test_a_trace_of_a_clogged_trial_shows_the_clog_and_who_is_stuck(tmp_path: Pa
 
 
 def test_openmetrics_is_what_its_parser_accepts(out: Path) -> None:
-    text = "\n".join(lines(read_study(out))) + "\n"
+    text = "\n".join(openmetrics.lines(read_study(out))) + "\n"
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
     total = families["seatrial_total_seconds"]
     assert (total.type, total.unit) == ("gauge", "seconds")
@@ -128,6 +129,11 @@ def test_openmetrics_is_what_its_parser_accepts(out: Path) -> None:
     rows = {(str(r["setup"]), str(r["jobs"])): r["total_s"] for r in summary_rows(out)}
     assert values == pytest.approx(rows)
     assert "seatrial_cpu_util_ratio" in families and "seatrial_audit_misfit" in families
+
+
+def test_every_figure_of_the_summary_is_a_metric() -> None:
+    assert set(openmetrics.ABOUT) == {*fig.AFTER, *fig.MORE} - fig.TEXT
+    assert openmetrics.metric("api_p99_s") == "seatrial_api_p99_seconds"
 
 
 # How the experiments were published: the headings, and what stands in which row.

@@ -72,7 +72,7 @@ steps:
   - delete: {of: mass, kinds: ConfigMap, workers: 2}
   - delete-collection: {of: mass, kinds: Sail}
   - wait: {for: gone, of: [apps, mass], timeout: 1m}
-expect: ["errors == 0", "rejected == 0", "api_p99_s(tenant) > 0", "pod_start_p99_s > 0"]
+expect: ["errors == 0", "rejected == 0"]
 """
 
 # One worker of its own stands beside those that fill the server, so that what it waits between its requests can be seen.
@@ -149,6 +149,9 @@ def test_a_choreography_leaves_nothing_and_the_server_counts_what_the_client_cou
     assert {"etcd", "client", "kube-apiserver"} <= set(
         measured.filter(pl.col("metric") == "process_cpu_seconds")["source"]
     )
+    # Not as expectations: a busy machine makes the trial invalid, and then nothing measured passes a gate.
+    summary = pl.read_csv(tmp_path / "out" / "summary.csv")
+    assert summary["api_p99_s"][0] > 0 and summary["pod_start_p99_s"][0] > 0
     starts = pl.read_parquet(next((tmp_path / "out").glob("trials/*/starts.parquet")))
     assert starts.height == 5
     assert (starts["created_ns"] < starts["running_ns"]).all() and (starts["running_ns"] < starts["gone_ns"]).all()

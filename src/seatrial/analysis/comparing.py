@@ -25,6 +25,7 @@ from seatrial.model.errors import UsageProblem
 
 ALPHA = 0.05
 PAIRS_NEEDED = 8
+EMPTY = "empty"  # in some run; nothing to compare
 MANY = 6  # named in one message
 
 Cell = tuple[tuple[str, str], ...]  # the params that vary
@@ -49,7 +50,19 @@ TESTED: tuple[Figure, ...] = (
     Figure("p95_s", "s", "slower", "faster"),
     Figure("p99_s", "s", "slower", "faster"),
 )
+# And of a study that sent API requests.
+TESTED_API: tuple[Figure, ...] = (
+    Figure("completed", "workloads", "more", "fewer", needs_all=False),
+    Figure("total_s", "s", "slower", "faster"),
+    Figure("p99_s", "s", "slower", "faster"),
+    Figure("api_p99_s", "s", "slower", "faster", needs_all=False),
+    Figure("requests_per_s", "/s", "faster", "slower", needs_all=False),
+    Figure("rejected", "requests", "more", "fewer", needs_all=False),
+)
 SHOWN: tuple[Figure, ...] = (
+    Figure("dispatch_per_s", "/s", "faster", "slower", needs_all=False),
+    Figure("p50_s", "s", "slower", "faster"),
+    Figure("p95_s", "s", "slower", "faster"),
     Figure("creation_per_s", "/s", "faster", "slower", needs_all=False),
     Figure("mean_s", "s", "slower", "faster"),
     Figure("max_s", "s", "slower", "faster"),
@@ -57,6 +70,13 @@ SHOWN: tuple[Figure, ...] = (
     Figure("gpu_util", "", "more", "less", needs_all=False),
     Figure("held_idle_s", "core-s", "more", "less", needs_all=False),
     *(Figure(name, "", "more", "fewer", needs_all=False) for name in fig.AUDITS.values()),
+    Figure("api_p50_s", "s", "slower", "faster", needs_all=False),
+    Figure("api_p95_s", "s", "slower", "faster", needs_all=False),
+    Figure("pod_start_p99_s", "s", "slower", "faster", needs_all=False),
+    *(
+        Figure(name, "", "more", "less", needs_all=False)
+        for name in ("retried", "errors", "in_flight_max", "queued_max", "cpu_cores")
+    ),
 )
 # Differences of a scenario that are no differences of what is run.
 _NO_MATTER = ("about", "expect", "repeat", "seed", "params")
@@ -102,6 +122,7 @@ class Found:
     verdict: str = ""  # more, less (in the figure's words), same, noise; empty: not known
     why: str = ""  # there is no verdict, or none can be had
     runs: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    tested: bool = False  # one of those that a verdict is given on
     alike: bool = False  # every run of a cell has the same value, on both sides
 
     @property
@@ -127,8 +148,7 @@ class Comparison:
 
     @property
     def tested(self) -> tuple[Found, ...]:
-        names = {figure.name for figure in TESTED}
-        return tuple(found for found in self.found if found.figure.name in names)
+        return tuple(found for found in self.found if found.tested)
 
     @property
     def different(self) -> bool:
@@ -243,9 +263,7 @@ def _varying(*sides: Side) -> list[str]:
     return fig.varying((f"{side.label} {side.setup}", run.trial.params) for side in sides for run in side.runs)
 
 
-def compare_sides(
-    first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False, figures: Sequence[Figure] = ()
-) -> Comparison:
+def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False) -> Comparison:
     """The second side against the first, whatever they are."""
     names = _varying(first, second)
     notes: list[str] = []
@@ -256,8 +274,10 @@ def compare_sides(
         if alone:
             notes.append(f"only {_who(side, first, second)} has {', '.join(alone[:MANY])}: left out")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
-    wanted = figures or (*TESTED, *SHOWN)
-    found = [_found(figure, cells, (first, second)) for figure in wanted]
+    api = any(run.figures.get("requests") is not None for side in (first, second) for run in side.runs)
+    tested = TESTED_API if api else TESTED
+    wanted = [*tested, *(figure for figure in SHOWN if figure not in tested)]
+    found = [replace(_found(figure, cells, (first, second)), tested=figure in tested) for figure in wanted]
     for_each = {
         _spelled(cell): tuple(_found(figure, [runs], (first, second)) for figure in wanted)
         for cell, runs in zip(both if len(both) > 1 else (), cells, strict=False)
@@ -298,12 +318,12 @@ def _found(figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]],
         return Found(figure, why="no runs that both sides have and that can be trusted")
     for place, side in enumerate(sides):
         runs = [run for cell in cells for run in cell[place]]
-        short = sum(run.figures["total_s"] is None for run in runs)
+        short = sum(run.figures["total_s"] is None and bool(run.figures["workloads"]) for run in runs)
         if figure.needs_all and short:
             return Found(figure, why=f"{short} of {len(runs)} runs of {_who(side, *sides)} did not complete")
     values = [tuple([_number(run, figure.name) for run in runs] for runs in cell) for cell in cells]
     if any(value is None for cell in values for side in cell for value in side):
-        return Found(figure, why="empty")
+        return Found(figure, why=EMPTY)
     known = [([float(v or 0) for v in a], [float(v or 0) for v in b]) for a, b in values]
     both = tuple(tuple(v for cell in known for v in cell[place]) for place in (0, 1))
     means = [sum(side) / len(side) for side in both]
@@ -339,10 +359,7 @@ def _paired_effect(
 
 def _judged(found: Sequence[Found]) -> list[Found]:
     """With verdicts. Figures that are the same in all runs of both sides say nothing and are not counted as tested."""
-    names = {figure.name for figure in TESTED}
-    family = [
-        place for place, one in enumerate(found) if one.figure.name in names and one.p is not None and not one.alike
-    ]
+    family = [place for place, one in enumerate(found) if one.tested and one.p is not None and not one.alike]
     corrected = dict(zip(family, holm([found[place].p or 0.0 for place in family]), strict=True))
     judged = []
     for place, one in enumerate(found):

@@ -89,16 +89,22 @@ class _Study:
 
 def judge(out: Path, baseline: Path | None = None) -> list[Verdict]:
     """Every gate of the study in `out`, with what was found."""
-    study = _read(out)
-    other = None if baseline is None else _read(baseline)
-    unlike = () if baseline is None else _why_unlike(out, baseline)
-    expects = _expectations(study.study)
-    verdicts = [v for text, place in expects for v in _Gate(study, other, unlike, text, place).verdicts()]
+    return judge_study(read_study(out), summary_rows(out), baseline)
+
+
+def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None) -> list[Verdict]:
+    """The same for a study and a summary that are read already."""
+    expects = _expectations(study)
+    asked = [name for text, _ in expects for name in Expression.parse(text).asked]
+    mine = _read(study, rows, asked)
+    other = None if baseline is None else _read(read_study(baseline), summary_rows(baseline), asked)
+    unlike = () if baseline is None else _why_unlike(study.out, baseline)
+    verdicts = [v for text, place in expects for v in _Gate(mine, other, unlike, text, place).verdicts()]
     named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
-    verdicts += [] if named else list(_outcomes(study.study))
-    missing = len(study.study.document.get("trials", ())) - len(study.study.trials)
+    verdicts += [] if named else list(_outcomes(study))
+    missing = len(study.document.get("trials", ())) - len(study.trials)
     if missing:
-        verdicts.append(Verdict("all trials run", "", out.name, FAILS, f"{missing} trials were not run"))
+        verdicts.append(Verdict("all trials run", "", study.out.name, FAILS, f"{missing} trials were not run"))
     return verdicts
 
 
@@ -108,19 +114,16 @@ def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for pair in pairs for reason in why_unlike(*pair)))
 
 
-def _read(out: Path) -> _Study:
-    study = read_study(out)
-    rows = {str(row["trial"]): row for row in summary_rows(out)}
+def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str]) -> _Study:
+    """`asked`: figures of single identities that expectations name."""
+    row_of = {str(row["trial"]): row for row in rows}
     varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
     runs: _Runs = {}
-    asked = {name for text, _ in _expectations(study) for name in Expression.parse(text).asked}
     for trial in study.trials:
         cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
-        row = rows[trial.name]
-        own = {
-            name: value for name, value in trial.params.items() if name not in fig.FIXED
-        }  # summary.csv has them as text
-        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **own, **asked_of(trial, asked)})
+        row = row_of[trial.name]
+        params = {name: value for name, value in trial.params.items() if name not in fig.FIXED}  # in summary.csv: texts
+        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **asked_of(trial, asked)})
     return _Study(study, varying, runs)
 
 

@@ -13,13 +13,10 @@ from typing import Any
 
 from rich.console import Console
 
-from seatrial.analysis.comparing import ALPHA, Comparison, Found
-from seatrial.analysis.comparing import TESTED as TESTED_FIGURES
+from seatrial.analysis.comparing import ALPHA, EMPTY, Comparison, Found
 from seatrial.report.columns import Column, print_columns
 from seatrial.report.drawing import COLOURS, our_style, save, short
 from seatrial.report.printing import print_line
-
-TESTED = {figure.name for figure in TESTED_FIGURES}
 
 
 def title(comparison: Comparison) -> str:
@@ -77,8 +74,8 @@ def table(comparison: Comparison, everything: bool = False) -> tuple[list[str], 
 
 
 def _is_shown(found: Found, everything: bool) -> bool:
-    if found.figure.name in TESTED:
-        return True
+    if found.tested:
+        return found.why != EMPTY
     return everything and (found.first is not None and (found.first != 0 or found.second != 0))
 
 
@@ -199,7 +196,7 @@ def write_picture(comparisons: Sequence[Comparison], path: Path) -> Path:
     from matplotlib.figure import Figure as Canvas
 
     with our_style():
-        wanted = [[one for one in c.found if one.figure.name in TESTED and one.ratio is not None] for c in comparisons]
+        wanted = [[one for one in c.found if one.tested and one.ratio is not None] for c in comparisons]
         heights = [0.34 * max(len(found), 1) + 0.5 for found in wanted]
         height = sum(heights) + 0.8
         canvas = Canvas(figsize=(7.2, height))

@@ -38,7 +38,8 @@ TEXTS = ("outcome", "setup", "stack", "clog")
 # Counted or said, not measured: these hold or not, whatever the noise.
 EXACT = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "valid", *TEXTS,
-    "requests", "rejected", "retried", "errors", *(name for name in FIGURES if name.startswith("audit_")),
+    "requests", "rejected", "retried", "errors", "in_flight_max", "queued_max",
+    *(name for name in FIGURES if name.startswith("audit_")),
 )  # fmt: skip
 BASELINE = "baseline"
 KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")

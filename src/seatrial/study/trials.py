@@ -44,7 +44,6 @@ class Outcome:
     detail: str
     figures: dict[str, Any]
     failed_expectations: tuple[str, ...]
-    expects_outcome: bool  # an expectation names the outcome, so that any outcome may be right
     set_up: bool = True  # false: it never began, because what it needs could not be built or started
 
 
@@ -192,9 +191,10 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     values = {} if interrupted else figures(directory)
     judged = []
     for expectation in () if interrupted else trial.expect:
-        if Expression.parse(expectation.text).references:
+        expression = Expression.parse(expectation.text)
+        if expression.references:
             continue  # about other trials as well: judged when all are there
-        asked = asked_of(read_trial(directory), Expression.parse(expectation.text).asked)
+        asked = asked_of(read_trial(directory), expression.asked)
         wrong = judge(expectation, {**trial.params, **values, **asked})
         judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
@@ -205,7 +205,6 @@ def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
         record["detail"],
         values,
         tuple(f"{e['place']}: {e['explanation']}" for e in judged if not e["holds"]),
-        any("outcome" in Expression.parse(e.text).figures for e in trial.expect),
     )
 
 

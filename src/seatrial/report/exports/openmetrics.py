@@ -32,6 +32,21 @@ ABOUT: Mapping[str, tuple[str, str]] = {
     "cpu_util": ("ratio", "share of the cores that running containers had requested"),
     "gpu_util": ("ratio", "share of the GPUs that running containers had requested"),
     "held_idle_s": ("core_seconds", "held by gangs that did not run"),
+    "held_idle_gpu_s": ("gpu_seconds", "held by gangs that did not run"),
+    "end_s": ("seconds", "first submission to the end of the trial"),
+    "requests": ("", "API requests of the load"),
+    "rejected": ("", "API requests answered with 429"),
+    "retried": ("", "API requests sent again"),
+    "errors": ("", "API requests that failed otherwise"),
+    "requests_per_s": ("", "API requests answered well per second"),
+    "api_p50_s": ("seconds", "median of the load's API requests"),
+    "api_p95_s": ("seconds", "95th percentile of the load's API requests"),
+    "api_p99_s": ("seconds", "99th percentile of the load's API requests"),
+    "in_flight_max": ("", "most requests that the server executed at the same time"),
+    "queued_max": ("", "most requests that the server held in its queues"),
+    "cpu_cores": ("", "how much of the machine was busy on average"),
+    "pod_start_p99_s": ("seconds", "99th percentile from created to running"),
+    "heartbeat_gap_s": ("seconds", "longest time in which some node's lease was not renewed"),
     "valid": ("", "whether the trial trusts its own figures"),
     **{name: ("", f"what the audit found: {audit}") for audit, name in fig.AUDITS.items()},
 }
@@ -64,7 +79,7 @@ def lines(study: StudyRecord) -> Iterator[str]:
 
 def metric(figure: str) -> str:
     unit = ABOUT[figure][0]
-    return f"seatrial_{figure.removesuffix('_s') if unit and not figure.endswith('_util') else figure}{f'_{unit}' if unit else ''}"
+    return f"seatrial_{figure.removesuffix('_s')}_{unit}" if unit else f"seatrial_{figure}"
 
 
 def _labels(row: fig.Figures, params: Sequence[str]) -> str:

@@ -18,8 +18,7 @@ import polars as pl
 
 from seatrial.analysis.directory import TrialRecord
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, order_of
-from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED
-from seatrial.record.segments import NODES
+from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED
 
 WORKLOADS = 1  # the process of the workloads; nodes follow
 Event = dict[str, Any]
@@ -79,9 +78,7 @@ def _workloads(seen: Lifecycle) -> Iterator[Event]:
         tid = row["number"] + 1
         yield _called("thread_name", row["workload"], WORKLOADS, tid)
         reached = sorted((at, stages.index(name)) for name in stages if (at := row[name]) is not None)
-        over = any(row.get(stage.name) is not None for stage in (FAILED, DELETED)) or reached[-1][1] >= stages.index(
-            "completed"
-        )
+        over = any(row.get(stage.name) is not None for stage in (COMPLETED, FAILED, DELETED))
         for (begin, _), (end, stage) in itertools.pairwise(reached):
             yield _slice(f"to {stages[stage]}", WORKLOADS, tid, begin - seen.first_ns, end - seen.first_ns)
         if not over and seen.end_ns > reached[-1][0]:
@@ -90,9 +87,7 @@ def _workloads(seen: Lifecycle) -> Iterator[Event]:
 
 
 def _nodes(seen: Lifecycle) -> Iterator[Event]:
-    path = seen.trial.directory / NODES
-    names = path.read_text().splitlines() if path.is_file() else []
-    for number, name in enumerate(names):
+    for number, name in enumerate(seen.nodes):
         yield _called("process_name", name, WORKLOADS + 1 + number)
         yield {**_called("process_sort_index", name, WORKLOADS + 1 + number), "args": {"sort_index": number + 1}}
     have = seen.pods.columns

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.gates import FAILS
 from seatrial.clog.diagnosis import KINDS
 from seatrial.report.grouping import Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, join, tag
@@ -281,12 +282,7 @@ def _sources(view: View) -> str:
 
 
 def _failed_expectations(view: View) -> str:
-    broken = {
-        str(e.get("text"))
-        for trial in view.study.trials
-        for e in trial.document.get("expect") or ()
-        if not e.get("holds")
-    }
+    broken = [text for text, verdicts in view.gates.items() if any(verdict.state == FAILS for verdict in verdicts)]
     return (
         f"{plural(len(broken), 'expectation')} of the scenario {'does' if len(broken) == 1 else 'do'} not hold."
         if broken

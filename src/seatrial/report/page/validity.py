@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.analysis.directory import TrialRecord
+from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED
 from seatrial.report.details import findings
 from seatrial.report.page.answer import marked
 from seatrial.report.page.markup import Cell, Head, Html, Inside, join, table, tag
@@ -115,23 +115,18 @@ def _sources(view: View) -> Html:
 
 
 def _expectations(view: View) -> Html | None:
-    found: dict[str, list[tuple[TrialRecord, Mapping[str, Any]]]] = {}
-    for trial in view.study.trials:
-        for expectation in trial.document.get("expect") or ():
-            found.setdefault(str(expectation.get("text")), []).append((trial, expectation))
-    if not found:
-        return None
+    """Over all repeats, as the exit status has it: what passed only within noise, or was not judged, is said too."""
     rows = []
-    for text, judged in found.items():
-        broken = [(trial, one) for trial, one in judged if not one.get("holds")]
-        why = f"{broken[0][0].name}: {broken[0][1].get('explanation')}" if broken else ""
-        holds = len(judged) - len(broken)
-        kind = "bad" if broken else ""
+    for text, verdicts in view.gates.items():
+        telling = sorted((v for v in verdicts if v.state != HOLDS), key=lambda v: (FAILS, OPEN, SKIPPED).index(v.state))
+        good = sum(v.state in (HOLDS, OPEN) for v in verdicts)
+        kind = "bad" if telling and telling[0].state == FAILS else ""
+        why = f"{telling[0].where}: {telling[0].explanation}" if telling else ""
         rows.append(
-            [Cell(tag("code", text), text), Cell(f"{holds} of {len(judged)}", holds / len(judged), kind), Cell(why)]
+            [Cell(tag("code", text), text), Cell(f"{good} of {len(verdicts)}", good / len(verdicts), kind), Cell(why)]
         )
     heads = [Head("expected", number=False), Head("holds"), Head("where not, the first", number=False)]
-    return table(heads, rows, "Expectations of the scenario")
+    return table(heads, rows, "Expectations of the scenario") if rows else None
 
 
 def _found(view: View) -> list[str]:

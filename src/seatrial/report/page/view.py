@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.gates import Verdict, judge_study
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.report.grouping import Group, grouped
@@ -53,6 +54,17 @@ class View:
         if seen.pods.height <= KEPT:
             self._kept[trial.name] = seen
         return seen
+
+    @cached_property
+    def gates(self) -> dict[str, list[Verdict]]:
+        """Every expectation of the scenario, with its verdicts; none while a trial runs, or where one was cut off."""
+        found: dict[str, list[Verdict]] = {}
+        if any(trial.outcome == CUT_OFF for trial in self.study.trials):
+            return found
+        for verdict in judge_study(self.study, self.rows):
+            if verdict.place:
+                found.setdefault(verdict.text, []).append(verdict)
+        return found
 
     @cached_property
     def groups(self) -> list[Group]:
