@@ -133,6 +133,11 @@ class Asking:
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         await self.created.reach(until, told)
 
+    def mean_ns(self) -> float:
+        """What a request took on average."""
+        sent = sum(progress.requests for progress in self.progress.values())
+        return sum(progress.took for progress in self.progress.values()) / max(sent, 1)
+
     def notes(self) -> list[str]:
         """What the server refused for good, in its words."""
         return [

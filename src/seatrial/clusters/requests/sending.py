@@ -49,6 +49,7 @@ class Progress:
     requests: int = 0  # sent, each attempt
     done: int = 0  # answered well
     refused: int = 0  # answered, and not to be sent again
+    took: int = 0  # of all of them together, in nanoseconds; watches left out
     said: dict[str, int] = field(default_factory=dict)
 
 
@@ -201,6 +202,7 @@ class Sender:
         self, at: int, sent: int, took: int, resource: int, code: int, reason: str, retry_after: float, attempt: int
     ) -> None:
         epoch = self._epoch
+        self.progress.took += took if self._phase.verb != "watch" else 0
         why = self._log.number(reason) if reason else self._nothing
         self._log.add(
             at - epoch, sent - epoch, took, self._verb, resource, self._identity, code, why, retry_after, attempt, self._name,
