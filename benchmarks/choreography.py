@@ -2,7 +2,7 @@
 
     python benchmarks/choreography.py [--out OUT] [--set k=v]
 
-1,000 namespaces, 700 Deployments with what they mount, 200,000 Secrets and ConfigMaps by 50 workers, all of it deleted again. Prints
+1,000 namespaces, 700 Deployments with what they mount, 200,000 Secrets and ConfigMaps by 50 workers, all deleted again. Prints
 one line per set-up and ends with status 1 unless both completed, everything was made and everything was deleted: by the
 server's answers, and by asking it at the end whether anything is left.
 """

@@ -120,8 +120,9 @@ class LiveCluster:
         await self._prepare()
         if self.trial.requests():
             self._asking = Asking(
-                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off
-            )
+                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off,
+                self.prepared,
+            )  # fmt: skip
             await self.prepare_load()
             await self._asking.prepare()
         await self._watch_all()
