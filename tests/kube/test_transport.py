@@ -67,6 +67,22 @@ def test_a_429_is_waited_out_for_as_long_as_the_server_says(run: Any, peers: Any
     assert rows[1][1] < 0.9e9  # and not of the second request's own
 
 
+def test_a_create_in_conflict_over_a_quota_is_sent_again(run: Any, peers: Any) -> None:
+    status = {
+        "kind": "Status",
+        "reason": "Conflict",
+        "code": 409,
+        "message": 'resourcequotas "q" was modified; try again',
+    }
+    conflict = peers.http(409, json.dumps(status).encode())
+    answer, peer, _ = play(run, peers, script(conflict, conflict, peers.http(201)), create())
+    assert (answer.code, answer.attempts, peer.asked) == (201, 3, [f"POST {CONFIGMAPS.path('ns')}"] * 3)
+    answer, _, _ = play(
+        run, peers, script(conflict), create(), patience=Patience(seconds=5.0, first=0.01, internal=0.1)
+    )
+    assert answer.code == 409
+
+
 def test_patience_ends_and_the_last_429_is_what_one_gets(run: Any, peers: Any) -> None:
     busy = peers.http(429, b"{}", "Retry-After: 100")
     answer, peer, rows = play(run, peers, script(busy), create())

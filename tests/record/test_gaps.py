@@ -28,7 +28,7 @@ def test_what_lies_between_two_followers_is_a_gap_though_neither_says_so(tmp_pat
 
 
 def test_who_watches_beside_another_fills_its_gaps(tmp_path: Path) -> None:
-    broke = Line(None, 4 * SECOND, 7 * SECOND, "pods", "the server closed the connection")
+    broke = Line(None, 0, 4 * SECOND, 7 * SECOND, "pods", "the server closed the connection")
     beats(tmp_path, "one", 0, 3)
     beats(tmp_path, "two", 0, 20, broke)
     assert seconds(gaps.read(tmp_path).unwatched(0, 20 * SECOND)) == [(4, 7)]

@@ -150,7 +150,7 @@ SCENARIO = """
 name: killed
 nodes: [{name: fake, count: 3, capacity: {cpu: 8, memory: 32Gi}}]
 stacks: [default]
-settings: {qps: {equal: 500}}
+settings: {qps: {equal: 1000}}
 steps:
   - submit: {name: short, count: 12, duration: 8s, requests: {cpu: 100m}}
   - wait: {for: completed, timeout: 2m}

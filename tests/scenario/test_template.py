@@ -115,7 +115,8 @@ def test_what_is_wrong_is_said_with_its_place_and_a_remedy(
     [
         (400, 'strict decoding error: unknown field "spec.template.spec.containers[1].imag"', "mine.yaml:13:11"),
         (422, 'Job.batch "a" is invalid: spec.template.spec.containers[0].image: Required value', "mine.yaml:11:18"),
-        (422, "something else", "mine.yaml:1:1"),
+        (422, 'Job.batch "a" is invalid: something', "mine.yaml:1:1"),
+        (422, 'jobs.batch "a" is forbidden: a policy denied request: no spec.template here', ""),
         (400, "admission webhook does not support dry run", ""),
     ],
 )

@@ -25,9 +25,10 @@ def _lines(out: Path) -> int:
 
 
 def test_killed_at_20_random_moments_each_of_500_workloads_is_there_once(cluster: Cluster, tmp_path: Path) -> None:
-    """The moments are drawn over the workloads: when so many lines are there, and up to a round (20 ms) later."""
+    """The moments are drawn over the workloads: when so many lines are there, and up to a round (50 ms) later. The last is a
+    second before the end at least, so that no stall of this machine makes one come too late."""
     drawn = random.Random(6)
-    moments = sorted(drawn.sample(range(WORKLOADS - 20), KILLS))
+    moments = sorted(drawn.sample(range(WORKLOADS - 100), KILLS))
     out = tmp_path / "out"
     begin = [
         *COMMAND,
@@ -49,7 +50,7 @@ def test_killed_at_20_random_moments_each_of_500_workloads_is_there_once(cluster
         with subprocess.Popen(command, env=python_env(), stderr=subprocess.PIPE, text=True) as process:
             while process.poll() is None and _lines(out) < moment:
                 time.sleep(0.002)
-            time.sleep(drawn.uniform(0, 0.02))
+            time.sleep(drawn.uniform(0, 0.05))
             process.send_signal(signal.SIGKILL)
             killed += process.wait() == -signal.SIGKILL
             if (out / "study.json").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,7 +22,7 @@ import yaml
 from seatrial.cli.submit import _wish
 from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.kube import Client, Resource
+from seatrial.kube import ApiProblem, Client, Resource
 from seatrial.kube.resources import CLAIMS, JOBS, NAMESPACES, PODS, SERVICES
 from seatrial.kube.shapes import Object, Shape
 from seatrial.model.errors import SetupProblem
@@ -33,6 +34,13 @@ from tests.submit.conftest import CLUSTER, Cluster, lines_of, python_env, study_
 
 pytestmark = pytest.mark.local
 
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)  # fmt: skip
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 OPTIONS = ("type", "workloads", "parallel", "num-workers", "gpus", "delay", "project", "pvc", "stack", "template", "cluster",
            "context", "kubeconfig")  # fmt: skip
@@ -194,6 +202,45 @@ def _until_counted(cluster: Cluster, namespace: str) -> None:
         time.sleep(0.05)
 
 
+def test_what_an_admission_policy_refuses_does_not_stop_the_others(
+    cluster: Cluster, tmp_path: Path, project: str
+) -> None:
+    """It says no to every workload whose name ends in 1; it is asked until it is at work."""
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": project}}}
+    said = {"expression": "!object.metadata.name.endsWith('1')", "message": "no ones"}
+    cluster.create(POLICIES, project, {"matchConstraints": {**here, "resourceRules": [rule]}, "validations": [said]})
+    cluster.create(BINDINGS, project, {"policyName": project, "validationActions": ["Deny"]})
+    until = time.monotonic() + 60
+    body = {"metadata": {"name": "try-1"}, "spec": {"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}}
+    with pytest.raises(ApiProblem, match="no ones"):
+        while time.monotonic() < until:
+            with contextlib.suppress(_Invalid):
+                cluster.ask(lambda client: _try(client, body, project))
+    out = tmp_path / "out"
+    sent = submit(out, workloads=12, project=project)
+    assert sent.sent == 10
+    [(why, many)] = sent.refused.items()
+    assert many == 2
+    assert "denied request: no ones" in why
+    assert {line["index"] for line in lines_of(out) if "refused" in line} == {1, 11}
+    for kind in (BINDINGS, POLICIES):
+        cluster.ask(lambda client, kind=kind: client.delete(kind, project))  # type: ignore[misc]
+
+
+class _Invalid(Exception):
+    """Nobody but the server's own rules had anything against it."""
+
+
+async def _try(client: Client, body: dict[str, Any], namespace: str) -> None:
+    try:
+        await client.create(JOBS, body, "try-1", namespace)
+    except ApiProblem as problem:
+        if "is invalid" in problem.message:
+            raise _Invalid from problem
+        raise
+
+
 def test_a_namespace_that_we_may_not_write_refuses_each_workload_with_the_servers_reason(
     cluster: Cluster, tmp_path: Path, project: str
 ) -> None:
@@ -289,29 +336,29 @@ def test_a_command_submits_and_its_failure_is_the_reason(
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "200", "-p", "4", "--delay", "0.1", "--cluster", CLUSTER) as process:
+    with _start("-o", str(out), "-n", "1000", "-p", "4", "--delay", "0.1", "--cluster", CLUSTER) as process:
         _wait_for_lines(out, 10, process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"seatrial submit -o {out} --resume" in said
     assert json.loads((out / "study.json").read_text())["run"]["state"] == "interrupted"
-    assert 10 <= len(lines_of(out)) < 200
+    assert 10 <= len(lines_of(out)) < 1000
 
 
 def test_a_full_disk_leaves_whole_lines_and_a_remedy(cluster: Cluster, tmp_path: Path) -> None:
     """A limit on the size of files is as good as a disk of that size."""
     out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "150", "-p", "5", "--cluster", CLUSTER, limit=12_000) as process:
+    with _start("-o", str(out), "-n", "200", "-p", "5", "--cluster", CLUSTER, limit=16_000) as process:
         _, said = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "no space left" in said
     assert "free some space" in said
     [file] = out.glob("trials/*/submitted.jsonl")
     assert file.read_bytes().endswith(b"\n")
-    assert 0 < len(lines_of(out)) < 150
-    assert resume(out).sent == 150
-    _each_once(cluster, out, 150)
+    assert 0 < len(lines_of(out)) < 200
+    assert resume(out).sent == 200
+    _each_once(cluster, out, 200)
 
 
 def test_clean_removes_what_out_submitted_and_only_that(
@@ -331,8 +378,9 @@ def test_clean_removes_what_out_submitted_and_only_that(
 
 def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluster: Cluster, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.02", "--cluster", CLUSTER) as process:
+    with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.2", "--cluster", CLUSTER) as process:
         _wait_for_lines(out, 12, process)
+        assert process.poll() is None
         os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
         said, wrong = process.communicate(timeout=180)
     assert (process.returncode, said[:35]) == (0, "60 of 60 workloads submitted after "), wrong

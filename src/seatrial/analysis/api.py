@@ -26,6 +26,7 @@ from seatrial.analysis.directory import TrialRecord
 from seatrial.model.units import SECOND
 from seatrial.record.metrics import METRICS, metrics
 from seatrial.record.requests import CLIENT, REQUESTS, requests
+from seatrial.record.starts import STARTS
 
 PERCENTILES = (50, 95, 99)
 COUNTED = ("requests", "rejected", "retried", "errors")
@@ -33,7 +34,6 @@ FIGURES = (
     *COUNTED, "requests_per_s", *(f"api_p{p}_s" for p in PERCENTILES), "in_flight_max", "queued_max", "cpu_cores",
     "pod_start_p99_s", "heartbeat_gap_s",
 )  # fmt: skip
-STARTS = "starts.parquet"
 
 # The seven measurements that the experiment compares: what each is called, in which unit, and where the server says it.
 MEASUREMENTS = {

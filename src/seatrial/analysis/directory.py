@@ -79,6 +79,11 @@ class TrialRecord:
         return dict(self.document.get("phases") or {})
 
     @property
+    def unaudited(self) -> bool:
+        """Nobody looked: it was cut off, or watched from outside by somebody who does not know the nodes."""
+        return self.outcome == CUT_OFF or self.document.get("audits") is None
+
+    @property
     def audits(self) -> dict[str, int]:
         """Audit → how much it found."""
         return {str(a.get("audit")): int(a.get("count") or 0) for a in self.document.get("audits") or ()}
@@ -153,7 +158,7 @@ def read_study(out: Path) -> StudyRecord:
         trial = read_trial(directory)
         trials.append(trial)
         if trial.cut_off:
-            notes.append(f"{trial.name} was cut off: it counts as {CUT_OFF}, with what was observed until then")
+            notes.append(f"{trial.name} was cut off, or goes on: it counts as {CUT_OFF}, with what was observed so far")
             _, torn = _whole_lines(directory / SUBMITTED)
             notes += [f"{trial.name}: {torn}"] if torn else []
     if missing:

@@ -25,7 +25,7 @@ from typing import Any
 import polars as pl
 
 from seatrial.analysis import api
-from seatrial.analysis.directory import CUT_OFF, TrialRecord, read_trial
+from seatrial.analysis.directory import TrialRecord, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
 from seatrial.analysis.utilisation import use
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED
@@ -109,7 +109,7 @@ def figures_of(seen: Lifecycle) -> Figures:
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
         "clog": str((document.get("clog") or {}).get("kind", "")),
-        **{figure: None if trial.outcome == CUT_OFF else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
+        **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
         **api.figures(trial),
     }
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from seatrial.study.submission import Wish
     from seatrial.study.submitting import Sent
 
-KINDS = ("training", "distributed", "interactive")
 SAY_EVERY_S = 5.0  # in a log; on a terminal ten times a second
 
 
@@ -91,7 +90,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
 
     from seatrial.model.plan import Target
     from seatrial.scenario.settings_file import read_settings
-    from seatrial.scenario.template import Options, blame, read_template, submit_of
+    from seatrial.scenario.template import KINDS, Options, blame, read_template, submit_of
     from seatrial.study.submission import Wish
 
     defaults = {"--type": "training", "--workloads": 1, "--parallel": 8, "--delay": 0.0, "--pvc": False}
@@ -120,7 +119,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageProblem(f"{file}: {error}", "leave --template out: OUT has it") from None
 
@@ -174,7 +173,7 @@ def templates(
 
     Example: seatrial templates --write mine
     """
-    from seatrial.scenario.template import built_in
+    from seatrial.scenario.template import KINDS, built_in
 
     for kind in KINDS:
         text = built_in(kind).read_text(encoding="utf-8")

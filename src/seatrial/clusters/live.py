@@ -37,6 +37,7 @@ from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
+from seatrial.record.gaps import BEAT, Gaps, Line
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
@@ -63,6 +64,7 @@ class LiveCluster:
         self.observer = Observer(ledger)
         self.namespace = f"seatrial-{study}"
         self.labels = {STUDY_LABEL: study}
+        self._gaps = Gaps(ledger.segment.directory, ledger.segment.writer)
         self.deaths: list[str] = []
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
@@ -239,6 +241,7 @@ class LiveCluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        self._gaps.remove()  # those of a trial that ended in order are part of its validity
         if self._applications:
             await self._applications.stop()
         if self._asking:
@@ -428,6 +431,8 @@ class LiveCluster:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
     async def _measure_lag(self) -> None:
+        """And says once a second that we watch: should we be killed, nobody else could."""
+        said = 0
         while True:
             due = clock() + int(LAG_EVERY_S * SECOND)
             await asyncio.sleep(LAG_EVERY_S)
@@ -437,6 +442,9 @@ class LiveCluster:
             self._lag_looks += 1
             self._lag_total += max(lag, 0)
             self.ledger.flush()
+            if now - said >= BEAT and not any(state.silent for state in self._watching):
+                said = now
+                self._gaps.add(Line(well_ns=now - self.observer.epoch))
 
     async def remove_all(self) -> None:
         """What this trial made, on a cluster that stays."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seatrial.model.interfaces import Stack, Tally
@@ -13,7 +14,9 @@ from seatrial.model.plan import Delete, Nodes, Requests, Trial, Until
 from seatrial.model.randomness import stream_seed
 from seatrial.model.state import State
 from seatrial.record.ledger import Ledger
+from seatrial.record.starts import write_starts
 from seatrial.record.submissions import Submissions
+from seatrial.sim.busy import Busy, asked_for
 from seatrial.sim.clock import VirtualLoop
 from seatrial.sim.framework import NODE
 from seatrial.sim.kernel import Kernel
@@ -27,11 +30,15 @@ class SimCluster:
 
     wall_epoch = 0
 
-    def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions) -> None:
+    def __init__(
+        self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path = Path()
+    ) -> None:
         self.ledger = ledger
         self._trial, self._stack = trial, stack
         self._kernel = Kernel()
         settings = trial.setup.settings
+        self._directory = directory
+        self._busy = Busy(trial, self._kernel, directory) if asked_for(trial) else None
         requests = [submit.shape.requests for submit in trial.submits()]
         self._sim = Sim(
             self._kernel,
@@ -41,7 +48,10 @@ class SimCluster:
             resources_of(trial.node_groups(), requests),
             stream_seed(trial.seed, trial.drawn_from, trial.repeat, "simulator"),
             trial.setup.client.rate,
+            self._busy.api if self._busy else None,
         )
+        if self._busy:
+            self._busy.join(self._sim)
         self._sim.deliver = stack.model(self._sim, settings)
         self._groups: dict[str, list[int]] = {}
         self._spans: list[dict[str, Any]] = []
@@ -54,6 +64,8 @@ class SimCluster:
         return self._kernel.now
 
     async def up(self) -> None:
+        if self._busy:
+            self._busy.check()
         for group in self._trial.setup.nodes:
             self._add(group.name, self._sim.add_nodes(group))
 
@@ -64,6 +76,9 @@ class SimCluster:
         self._spans.append(
             {"group": name, "count": len(nodes), "capacity": capacity, "from_ns": self.now(), "until_ns": None}
         )
+        if self._busy:
+            for node in nodes:
+                self._busy.add_node(node)
 
     async def load(self, load: Load) -> Tally:
         done: asyncio.Future[Tally] = asyncio.get_running_loop().create_future()
@@ -71,10 +86,16 @@ class SimCluster:
         return await done
 
     async def requests(self, phase: Requests) -> Tally:
-        raise NotImplementedError(phase.name)
+        assert self._busy is not None
+        done: asyncio.Future[Tally] = asyncio.get_running_loop().create_future()
+        self._busy.loads.run(phase, lambda tally: None if done.done() else done.set_result(tally))
+        return await done
 
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
-        raise NotImplementedError(until.name, told)
+        assert self._busy is not None
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._busy.loads.until(until, told, lambda: None if done.done() else done.set_result(None))
+        await done
 
     async def nodes(self, change: Nodes) -> None:
         if change.add:
@@ -95,6 +116,8 @@ class SimCluster:
                     self._sim.ready(node)
                 case "remove":
                     self._sim.remove_node(node)
+                    if self._busy:
+                        self._busy.heartbeats.remove(node)
                     there.remove(node)
                     self._end_span(change.group)
 
@@ -126,10 +149,14 @@ class SimCluster:
         return await never
 
     def validity(self) -> dict[str, Any]:
-        return {"reasons": []}
+        if not self._busy:
+            return {"reasons": []}
+        return {"reasons": [], "refused": self._busy.loads.notes(), "heartbeats": self._busy.heartbeats.gaps()}
 
     def sources(self) -> list[dict[str, Any]]:
         return [{"name": "model", "error_ns": 0}]
 
     async def down(self) -> None:
-        return None
+        if self._busy:
+            self._busy.close()
+            write_starts(self._directory, self._busy.starts())

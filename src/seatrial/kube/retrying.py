@@ -1,9 +1,10 @@
 """Trying again, without ever doing a thing twice.
 
-What may be repeated depends on what is known. A 429 was not carried out. A lost answer (a cut connection, a
-time-out, most 5xx) leaves that open: reads, deletes and patches are simply sent again; a create is first looked up,
-and counts as made if the object is there and carries our mark. A create that still runs in the server while we look
-makes the second one a 409, which is settled the same way: names are unique, so an object can never be there twice.
+What may be repeated depends on what is known. A 429 was not carried out, nor a create in conflict over a quota. A lost
+answer (a cut connection, a time-out, most 5xx) leaves that open: reads, deletes and patches are simply sent again; a
+create is first looked up, and counts as made if the object is there and carries our mark. A create that still runs in
+the server while we look makes the second one a 409, which is settled the same way: names are unique, so an object can
+never be there twice.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Persistence:
             except Unreachable as error:
                 failure = error
             pause = _pause(answer, attempt, patience)
-            enough = patience.internal if answer is not None and answer.code in (403, 500) else patience.seconds
+            enough = patience.internal if answer is not None and answer.code in (403, 409, 500) else patience.seconds
             if (unsure and request.again == NEVER) or loop.time() + pause > began + min(enough, patience.seconds):
                 if answer is None:
                     raise failure or AssertionError
@@ -113,8 +114,11 @@ class Persistence:
         code = answer.code
         if code == 429 or code in _UNSURE or (code == 403 and self._shaken()):
             return None
-        if code == 409 and request.again == SETTLE and (self._mark is not None or unsure):
-            if read_status(409, answer.body).reason == "AlreadyExists":
+        if code == 409 and request.again == SETTLE:
+            said = read_status(409, answer.body).reason
+            if said == "Conflict":
+                return None  # two creates charged the same quota: one of them is asked to come again
+            if said == "AlreadyExists" and (self._mark is not None or unsure):
                 return await self._look(request) or answer
         elif code == 404 and request.verb == "delete" and unsure:
             return msgspec.structs.replace(answer, code=200, found=True)  # the delete with the lost answer did it

@@ -56,6 +56,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "writing requests at the same time (--max-mutating-requests-inflight)",
         least=1,
     ),
+    Setting("kube-apiserver", "cores", 2, "model: cores that requests share with what serves and sends them", least=1),
     Setting(
         "kube-apiserver",
         "audit",

@@ -64,8 +64,7 @@ class Sampler:
 
     def __init__(self, wanted: Wanted, client: Client, told: Callable[[Standing], None]) -> None:
         self.wanted, self.client = wanted, client
-        segment = Segment(wanted.directory)
-        self.ledger = Ledger(wanted.stages, segment)
+        self.ledger = Ledger(wanted.stages, Segment(wanted.directory))
         self.observer = Observer(self.ledger)
         self.observer.early = {}
         self.observer.wall_epoch = wanted.wall_epoch
@@ -74,12 +73,12 @@ class Sampler:
         self.watching = [Watching(watch.resource.plural) for watch in wanted.watches]
         self._told = told
         self._tail = Tail(wanted.directory)
-        self._gaps = Gaps(wanted.directory, segment.writer)
+        self._gaps = Gaps(wanted.directory, self.ledger.segment.writer)
         self._gaps_told = [0] * len(self.watching)
         self._refused: set[int] = set()
         self._gone: set[str] = set()
         self._there: set[str] = set()  # workloads in the list that is being read
-        self._known_first: set[str] | None = None
+        self._known_first: set[str] | None = None  # before the first list: workloads that must be in it
         self._was_well = False
         self._offsets = _offsets()
         self._beat = self.observer.alive = clock()
@@ -126,8 +125,10 @@ class Sampler:
     def standing(self) -> Standing:
         ledger = self.ledger
         reached = {stage.name: ledger.counts[n] for n, stage in enumerate(ledger.stages)}
-        behind = max((state.lag_worst for state in self.watching), default=0) / SECOND
-        return Standing(self.submitted, self.wanted.planned, reached, self._over(), behind)
+        return Standing(self.submitted, self.wanted.planned, reached, self._over(), self._behind() / SECOND)
+
+    def _behind(self) -> int:
+        return max((state.lag_worst for state in self.watching), default=0)
 
     def knows(self, number: int, stage: str) -> None:
         """What is on record of a workload from before: it may be gone by now."""
@@ -162,7 +163,7 @@ class Sampler:
                 if was and name not in self._there and not self._has_ended(number):
                     self._gone.add(name)
                     self._gaps.add(Line(to_ns=self._now(), gone=name))
-            self._known_first = set()
+            self._known_first = None
             self._there.clear()
 
     async def _events_when_synced(self) -> None:
@@ -196,7 +197,8 @@ class Sampler:
     def _say(self, now: int) -> None:
         with self._room():
             self._was_well = self._well()
-            self._gaps.add(*self._new_gaps(now), *([Line(well_ns=now - self.observer.epoch)] if self._was_well else []))
+            beat = Line(well_ns=now - self.observer.epoch, behind_ns=self._behind())
+            self._gaps.add(*self._new_gaps(now), *([beat] if self._was_well else []))
         self._beat = now
 
     def _new_gaps(self, now: int) -> list[Line]:
@@ -204,18 +206,18 @@ class Sampler:
         epoch = self.observer.epoch
         for place, state in enumerate(self.watching):
             for gap in state.gaps[self._gaps_told[place] :]:
-                lines.append(Line(None, gap.begin - epoch, gap.end - epoch, state.resource, gap.reason, gap.missed))
+                lines.append(Line(None, 0, gap.begin - epoch, gap.end - epoch, state.resource, gap.reason, gap.missed))
             self._gaps_told[place] = len(state.gaps)
         slept, stepped = (new - old for new, old in zip(_offsets(), self._offsets, strict=True))
         late = now - self._beat - BEAT - int(TICK_S * SECOND)
         begin, end = self._beat - epoch, now - epoch
         if slept > STEP:
-            lines.append(Line(None, begin, end, reason=f"this machine slept for {slept / SECOND:.1f} s"))
+            lines.append(Line(None, 0, begin, end, reason=f"this machine slept for {slept / SECOND:.1f} s"))
         elif late > BEAT:
-            lines.append(Line(None, begin, end, reason=f"this process did not run for {late / SECOND:.1f} s"))
+            lines.append(Line(None, 0, begin, end, reason=f"this process did not run for {late / SECOND:.1f} s"))
         if abs(stepped) > STEP:
             text = f"this machine's clock was set by {stepped / SECOND:+.1f} s; times stay on the clock from before"
-            lines.append(Line(None, begin, end, reason=text))
+            lines.append(Line(None, 0, begin, end, reason=text))
         if slept > STEP or abs(stepped) > STEP:
             self._offsets = _offsets()
         return lines

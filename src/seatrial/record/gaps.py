@@ -24,6 +24,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     nobody had seen it end."""
 
     well_ns: int | None = None
+    behind_ns: int = 0  # with that: the longest so far that an event waited for us after it had arrived
     from_ns: int | None = None
     to_ns: int | None = None
     what: str = ""  # the kind of objects; empty: all
@@ -48,6 +49,10 @@ class Gaps:
         finally:
             os.close(file)
 
+    def remove(self) -> None:
+        """What it says stands elsewhere now."""
+        self._path.unlink(missing_ok=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Watched:
@@ -58,6 +63,7 @@ class Watched:
     ]  # in which at least one watched everything; none: nobody followed, there are only samples
     told: Sequence[Line]  # gaps that a process knew of
     gone: frozenset[str]
+    behind_ns: int = 0  # the longest that an event waited to be handled
 
     def unwatched(self, begin: int, end: int) -> list[tuple[int, int]]:
         """The stretches between the two in which nobody watched."""
@@ -76,14 +82,16 @@ def read(directory: Path) -> Watched:
     spans: list[tuple[int, int]] = []
     told: list[Line] = []
     gone: set[str] = set()
+    behind = 0
     for path in sorted(directory.glob("gaps-*.jsonl")):
         lines = list(_lines(path.read_bytes()))
         own = [line for line in lines if line.from_ns is not None]
         told += own
         gone |= {line.gone for line in lines if line.gone}
+        behind = max([behind, *(line.behind_ns for line in lines)])
         beats = [line.well_ns for line in lines if line.well_ns is not None]
         spans += _without(_runs(beats), [(line.from_ns or 0, line.to_ns or 0) for line in own])
-    return Watched(_union(spans), told, frozenset(gone))
+    return Watched(_union(spans), told, frozenset(gone), behind)
 
 
 def _lines(data: bytes) -> Iterable[Line]:

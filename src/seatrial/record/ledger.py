@@ -39,7 +39,7 @@ class Ledger:
         self.pod_workload: list[int] = []
         self.workload_phase: list[int] = []
         self._phases: dict[str, int] = {}
-        self._segment = segment
+        self.segment = segment
         self._records = bytearray()
         self._names: list[str] = []
         self._nodes_written = 0
@@ -178,15 +178,15 @@ class Ledger:
         """Names before the records that use them. What could not be written (the disk is full) is there for the next time."""
         if len(self.nodes) > self._nodes_written:
             names = self.nodes[self._nodes_written :]
-            self._segment.write("nodes", "".join(f"{name}\n" for name in names).encode())
+            self.segment.write("nodes", "".join(f"{name}\n" for name in names).encode())
             self._nodes_written += len(names)
         if self._names:
-            self._segment.write("pods", "".join(self._names).encode())
+            self.segment.write("pods", "".join(self._names).encode())
             self._names.clear()
         if self._records:
-            self._segment.write("observed", self._records)
+            self.segment.write("observed", self._records)
             self._records = bytearray()
 
     def close(self) -> None:
         self.flush()
-        self._segment.close()
+        self.segment.close()

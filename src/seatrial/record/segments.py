@@ -51,7 +51,7 @@ class Segment:
     """Where one process appends its records and names. Nothing is buffered below this class: `write` is `write(2)`."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
-        self.writer = writer or writer_name()
+        self.directory, self.writer = directory, writer or writer_name()
         self._files = {kind: Appended(directory / f"{kind}-{self.writer}.seg") for kind in KINDS}
         fcntl.flock(self._files["observed"].descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

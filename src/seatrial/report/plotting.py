@@ -58,7 +58,7 @@ def plot(out: Path, which: str, kind: str, choice: Choice) -> Plotted:
     files = write_tables(out)
     with whole_file(out / ERRORS) as file:
         errors.write_csv(file)
-    drawn = write_steps(out, kind, [which], chooser(choice, errors), _said(choice, errors.height))
+    drawn = write_steps(out, kind, [which], chooser(choice, errors), _said(study, choice, errors.height))
     if not drawn:
         notes.append("nothing is drawn: no workload has been seen to reach anything yet")
     return Plotted([*files, out / ERRORS, *drawn], errors, [*notes, *study.notes])
@@ -95,11 +95,19 @@ def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:
     return list(counts.sort("count", descending=True, maintain_order=True).iter_rows())
 
 
-def _said(choice: Choice, errors: int) -> list[str]:
-    picked = [f"only {choice} of each trial"] if choice.head or choice.tail else []
+def _said(study: StudyRecord, choice: Choice, errors: int) -> list[str]:
+    """In the picture: what was picked, and how well its times are known."""
+    largest = max((int(trial.document.get("submitted") or 0) for trial in study.trials), default=0)
+    cut = (choice.head or choice.tail) and (not largest or choice.head + choice.tail < largest)
+    said = [f"only {choice} of each trial"] if cut else []
     if errors:
-        picked.append(f"{errors:,} with impossible times {'left out' if choice.skip_errors else 'among them'}")
-    return picked
+        said.append(f"{errors:,} with impossible times {'left out' if choice.skip_errors else 'among them'}")
+    known = [(trial.document.get("validity") or {}).get("known") or {} for trial in study.trials]
+    coarse = sum(one.get("to_a_second", 0) + one.get("worse", 0) for one in known)
+    if coarse:
+        share = 100 * coarse / sum(sum(one.values()) for one in known)
+        said.append(f"{share:.0f} % of the times are known to half a second at best")
+    return said
 
 
 def _beyond(choice: Choice, seen: Lifecycle) -> list[str]:

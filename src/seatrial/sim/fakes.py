@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from seatrial.model.plan import Scalar, Span
 from seatrial.sim.api import WRITE, ApiServer, Client
@@ -22,22 +23,22 @@ class Kwok:
         self._kernel, self._api, self._random = kernel, api, random
         self._client = Client("kwok")
         self._idle = int(settings["parallelism"])
-        self._due: deque[tuple[int, Do]] = deque()
+        self._due: deque[tuple[Any, Do]] = deque()
 
-    def play(self, pod: int, delay: Span, then: Do) -> None:
+    def play(self, pod: Any, delay: Span, then: Do) -> None:
         wait = delay.least
         if delay.most > wait:
             wait += int((delay.most - wait) * self._random.random())
         self._kernel.at(self._kernel.now + wait, self._is_due, (pod, then))
 
-    def _is_due(self, stage: tuple[int, Do]) -> None:
+    def _is_due(self, stage: tuple[Any, Do]) -> None:
         if self._idle:
             self._idle -= 1
             self._api.call(self._client, WRITE, self._played, stage)
         else:
             self._due.append(stage)
 
-    def _played(self, stage: tuple[int, Do]) -> None:
+    def _played(self, stage: tuple[Any, Do]) -> None:
         if self._due:
             self._api.call(self._client, WRITE, self._played, self._due.popleft())
         else:

@@ -59,10 +59,11 @@ class Sim:
         resources: list[str],
         seed: int,
         client_rate: float | None = None,
+        api: ApiServer | None = None,
     ) -> None:
         self.kernel, self.ledger, self.settings, self.seed = kernel, ledger, settings, seed
         self._submissions = submissions
-        self.api = ApiServer(kernel, stream_seed(seed, {}, 0, "api"))
+        self.api = api or ApiServer(kernel, stream_seed(seed, {}, 0, "api"))
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
@@ -79,7 +80,7 @@ class Sim:
             False
         )  # new pods that a stack hands to the scheduler itself, later
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
-        self._kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
+        self.kwok = Kwok(kernel, self.api, settings["kwok"], self.stream("kwok"))
         self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = Client("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
@@ -254,14 +255,14 @@ class Sim:
         if group.kubelet:
             self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs)
         elif group.create != _NO_DELAY:
-            self._kwok.play(pod, group.create, self._container_created)
+            self.kwok.play(pod, group.create, self._container_created)
         else:
-            self._kwok.play(pod, group.start, self._runs)
+            self.kwok.play(pod, group.start, self._runs)
 
     def _container_created(self, pod: int) -> None:
         if self.pods.state[pod] == pod_state.BOUND:
             self.jobs.pod_changed(self.pods.job[pod])
-            self._kwok.play(pod, self.nodes.groups[self.pods.node[pod]].start, self._runs)
+            self.kwok.play(pod, self.nodes.groups[self.pods.node[pod]].start, self._runs)
 
     def _runs(self, pod: int) -> None:
         if self.pods.state[pod] != pod_state.BOUND:
@@ -287,7 +288,7 @@ class Sim:
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:
-            self._kwok.play(pod, Span(duration), self._ends)
+            self.kwok.play(pod, Span(duration), self._ends)
 
     def _ends(self, pod: int) -> None:
         job = self.pods.job[pod]

@@ -14,6 +14,7 @@ from seatrial.model.units import SECOND
 from seatrial.record import gaps
 
 FINE = SECOND // 10  # what watches and events are good for
+BEHIND_MOST = 5 * SECOND
 SHOWN = 50  # gaps in trial.json; the files have all
 
 
@@ -28,6 +29,7 @@ def judge_sampled(trial: TrialRecord) -> dict[str, Any]:
         "submitted": seen.workloads.height,
         "end_ns": seen.end_ns,
         "outcome": COMPLETED.name if over else RUNNING,
+        "audits": None,  # they need to know the nodes
         "validity": _validity(seen, watched),
     }
 
@@ -69,6 +71,8 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
     gone = _unseen(seen, watched.gone)
     if gone:
         reasons.append(f"{gone} workloads were gone before anyone saw how they ended")
+    if watched.behind_ns > BEHIND_MOST:
+        reasons.append(f"whoever watched was up to {watched.behind_ns / SECOND:.1f} s behind")
     return {
         "valid": not reasons,
         "reasons": reasons,
@@ -76,6 +80,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         "known": known,
         "hidden": hidden,
         "gone": gone,
+        "behind_worst_s": watched.behind_ns / SECOND,
         "gaps": [
             *({"from_s": first / SECOND, "to_s": last / SECOND, "what": "", "reason": "nobody watched"}
               for first, last in unwatched),
@@ -88,9 +93,11 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
 def _known(seen: Lifecycle) -> dict[str, int]:
     """How many times of workloads are known how well."""
     counts = {"finely": 0, "to_a_second": 0, "worse": 0}
+    asked = 2 * seen.trial.resolution_ns  # who rounds to seconds does not want better
+    fine, coarse = max(FINE, asked), max(SECOND, asked)
     for stage, errors in seen.errors.items():
         of = errors[seen.workloads[stage].is_not_null().to_numpy()]
-        finely, to_a_second = int((of <= FINE).sum()), int((of <= SECOND).sum())
+        finely, to_a_second = int((of <= fine).sum()), int((of <= coarse).sum())
         counts["finely"] += finely
         counts["to_a_second"] += to_a_second - finely
         counts["worse"] += len(of) - to_a_second

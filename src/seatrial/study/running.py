@@ -171,12 +171,6 @@ def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str],
     return {(component, name): value for component, own in settings.items() for name, value in own.items()}
 
 
-def _lacks_the_server(trial: Trial) -> str | None:
-    if trial.on == "sim" and trial.requests():
-        return "it puts requests on an API server, and --on sim has none so far; use --on local"
-    return None
-
-
 _CHANGING = ("update", "patch", "delete", "deletecollection")
 
 
@@ -197,7 +191,6 @@ def _changes_the_server(trial: Trial) -> str | None:
 
 HINDRANCES = (
     _changes_the_server,
-    _lacks_the_server,
     _lacks_kubelets,
     _lacks_existing,
     _brings_parts,
@@ -254,4 +247,5 @@ def _jobs(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
     work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
+    work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.requests())
     return usable_cores() if work >= WORTH_A_POOL else 1

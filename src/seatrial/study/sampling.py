@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from seatrial import stacks
 from seatrial.analysis.directory import RUNNING, StudyRecord, TrialRecord, read_study, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
@@ -49,7 +51,8 @@ def sample(out: Path, *, follow: bool, project: str, told: Told) -> Sampled:
     with disk_problems(out):
         for trial in trials:
             wanted, access = _wanted(trial), _access(study, trial)
-            result.notes += asyncio.run(_look(trial, wanted, access, follow, told, result))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                result.notes += runner.run(_look(trial, wanted, access, follow, told, result))
             finish(trial.directory)
     return result
 

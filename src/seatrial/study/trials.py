@@ -113,7 +113,7 @@ def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submiss
     if trial.on == "sim":
         from seatrial.clusters.sim import SimCluster
 
-        return SimCluster(trial, stack, ledger, submissions)
+        return SimCluster(trial, stack, ledger, submissions, directory)
     if trial.on == "local":
         from seatrial.clusters.local.cluster import KeptCluster, LocalCluster
 

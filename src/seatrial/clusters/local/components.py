@@ -265,7 +265,7 @@ def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
         "enableProfilingHandler": True,
         "podPlayStageParallelism": parallelism,
         "nodePlayStageParallelism": parallelism,
-        "nodeLeaseParallelism": 4,
+        "nodeLeaseParallelism": parallelism,  # with its own 4, a rejected heartbeat held up those of other nodes
         "podsOnNodeSyncParallelism": 1,
         "enablePodsOnNodeSyncListPager": True,
         "enablePodsOnNodeSyncStreamWatch": False,
@@ -301,7 +301,7 @@ def _qps(value: Scalar) -> float | int:
 
 # Settings that the functions above render; every component also takes `args`, `feature-gates` and `--any-flag`.
 _RENDERED = {
-    "kube-apiserver": {"fairness", "audit", *INFLIGHT},
+    "kube-apiserver": {"fairness", "audit", "cores", *INFLIGHT},  # cores: the simulator's
     "kube-scheduler": {"qps", "burst", "cycle", "cycle-per-node"},  # the last two are the simulator's
     "kube-controller-manager": {"qps", "burst", "job-syncs"},
     "kwok": {"parallelism"},

@@ -9,8 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-import polars as pl
-
 from seatrial.clusters.requests.created import Created
 from seatrial.clusters.requests.forms import form_of
 from seatrial.clusters.requests.sending import Progress, Sender
@@ -22,13 +20,12 @@ from seatrial.model.interfaces import Tally
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Identity, Requests, Trial, Until
 from seatrial.record.requests import RequestLog
-from seatrial.record.segments import write_whole
+from seatrial.record.starts import write_starts
 
 MOST_OPEN = 4000  # connections of an open loop
 PER_S = 15.0  # what a controller manager as shipped does at least
 SIDE_BY_SIDE = 32
 SERVED_S = 10.0
-STARTS = "starts.parquet"
 
 Acting = Callable[[Identity, int], Awaitable[Client]]  # a client of its own with so many connections
 
@@ -156,10 +153,7 @@ class Asking:
 
     def close(self) -> None:
         self._log.close()
-        rows = self.created.starts(self.epoch)
-        if rows:
-            table = pl.DataFrame(rows, infer_schema_length=None)
-            write_whole(self._directory / STARTS, lambda path: table.write_parquet(path, statistics=False))
+        write_starts(self._directory, self.created.starts(self.epoch))
 
     async def remove(self) -> None:
         """The namespaces, on a cluster that stays; what is in them goes with them."""
@@ -178,4 +172,4 @@ def all_identities(phases: Sequence[Requests]) -> list[Identity]:
     return list({phase.identity: None for phase in phases})
 
 
-__all__ = ["STARTS", "Asking", "all_identities"]
+__all__ = ["Asking", "all_identities"]

@@ -195,6 +195,8 @@ class Sender:
                     self._give_up(f"the API server settled nothing for {STOPPED_S:.0f} s: {why}")
                     return None
             if self._until and now + pause * SECOND >= self._until:
+                # Its next item at once would be what the server asked it not to do, over and over.
+                await asyncio.sleep(max(0.0, (self._until - now) / SECOND))
                 return None
             await asyncio.sleep(min(pause, 5.0) if unsure else pause)
             due = 0
