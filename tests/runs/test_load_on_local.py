@@ -173,7 +173,7 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
         _, rows = _trial(tmp_path / "out", setup)
         sent = rows.filter(pl.col("seen_by") == "client")
         rejected = sent.filter(pl.col("code") == 429)
-        assert (rejected["retry_after_s"] == 1).all()
+        assert (rejected["retry_after_s"] >= 1).all()  # the server asks for more when it has to say so often
         held = sent.filter(pl.col("code") == 201)["took_ns"]
         assert (held >= 400_000_000).all()
         if setup == "on":
@@ -181,7 +181,7 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
         alone = sent.filter(pl.col("phase") == "alone").sort("sent_ns").rows(named=True)
         for earlier, later in pairwise(alone):
             waited = later["sent_ns"] - earlier["at_ns"] - earlier["took_ns"]
-            assert waited >= 0 and (earlier["code"] != 429 or waited >= 1_000_000_000)
+            assert waited >= max(earlier["retry_after_s"], 0) * 1_000_000_000
     _, rows = _trial(tmp_path / "out", "off")
     assert rows.filter((pl.col("identity") == "nodes") & (pl.col("code") == 429)).height > 0
 
