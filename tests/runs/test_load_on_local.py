@@ -191,6 +191,6 @@ def test_a_load_as_masters_and_a_limit_of_zero_are_refused_with_their_place(seat
     (tmp_path / "s.yaml").write_text(wrong.replace("max-requests-inflight: 10", "max-requests-inflight: 0", 1))
     done = seatrial("run", "s.yaml", "--on", "local", "-o", "out")
     assert done.returncode == 2
-    assert "s.yaml:4:53: '0' is not a number of 1 or more" in done.stderr
+    assert "s.yaml:4:52: '0' is not a number of 1 or more" in done.stderr
     assert "a load never runs as system:masters" in done.stderr
     assert not (tmp_path / "out").exists()
