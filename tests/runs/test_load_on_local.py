@@ -72,7 +72,7 @@ steps:
   - delete: {of: mass, kinds: ConfigMap, workers: 2}
   - delete-collection: {of: mass, kinds: Sail}
   - wait: {for: gone, of: [apps, mass], timeout: 1m}
-expect: ["errors == 0", "rejected == 0"]
+expect: ["errors == 0", "rejected == 0", "requests(tenant) == 400"]
 """
 
 # One worker of its own stands beside those that fill the server, so that what it waits between its requests can be seen.
@@ -105,14 +105,14 @@ setups:
         rules: [{subjects: [{kind: User, user: {name: ghost}}], resourceRules: *everything}]
 steps:
   - - create:
-        {name: mass, for: 8s, workers: 60, as: tenant,
+        {name: mass, for: 12s, workers: 60, as: tenant,
          objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "m-${i}"}}}
-    - create: {name: alone, for: 8s, as: lone, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "l-${i}"}}}
+    - create: {name: alone, for: 12s, as: lone, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "l-${i}"}}}
 expect:
   - errors == 0
   - rejected(tenant) > 0 and retried(tenant) > 0
   - 'setup != "off" or rejected(nodes) > 0'
-  - 'setup != "on" or rejected(nodes) == 0 and rejected("kube-controller-manager") == 0 and queued_max > 0'
+  - 'setup != "on" or rejected(nodes) == 0 and rejected("kube-controller-manager") == 0'
 """
 
 
@@ -167,6 +167,8 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the flow schema 'nobody' matched no request" in done.stdout
     assert "queue-full, in priority level tenants (flow schema tenants)" in done.stdout
+    summary = pl.read_csv(tmp_path / "out" / "summary.csv").filter(pl.col("setup") == "on")
+    assert summary["queued_max"][0] > 0
     table = pl.read_csv(tmp_path / "out" / "api.csv")
     flow = table.filter((pl.col("about") == "flow") & (pl.col("who") == "tenants") & (pl.col("setup") == "on"))
     by_server = flow.filter(pl.col("statistic").str.starts_with("rejected"))["value"].sum()
@@ -174,7 +176,7 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
         _, rows = _trial(tmp_path / "out", setup)
         sent = rows.filter(pl.col("seen_by") == "client")
         rejected = sent.filter(pl.col("code") == 429)
-        assert (rejected["retry_after_s"] == 1).all()
+        assert (rejected["retry_after_s"] >= 1).all()  # the server asks for more when it has to say so often
         held = sent.filter(pl.col("code") == 201)["took_ns"]
         assert (held >= 400_000_000).all()
         if setup == "on":
@@ -182,7 +184,7 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
         alone = sent.filter(pl.col("phase") == "alone").sort("sent_ns").rows(named=True)
         for earlier, later in pairwise(alone):
             waited = later["sent_ns"] - earlier["at_ns"] - earlier["took_ns"]
-            assert waited >= 0 and (earlier["code"] != 429 or waited >= 1_000_000_000)
+            assert waited >= max(earlier["retry_after_s"], 0) * 1_000_000_000
     _, rows = _trial(tmp_path / "out", "off")
     assert rows.filter((pl.col("identity") == "nodes") & (pl.col("code") == 429)).height > 0
 
@@ -192,6 +194,6 @@ def test_a_load_as_masters_and_a_limit_of_zero_are_refused_with_their_place(seat
     (tmp_path / "s.yaml").write_text(wrong.replace("max-requests-inflight: 10", "max-requests-inflight: 0", 1))
     done = seatrial("run", "s.yaml", "--on", "local", "-o", "out")
     assert done.returncode == 2
-    assert "s.yaml:4:53: '0' is not a number of 1 or more" in done.stderr
+    assert "s.yaml:4:52: '0' is not a number of 1 or more" in done.stderr
     assert "a load never runs as system:masters" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seatrial.model.plan import Trial
 from seatrial.observe.machine import free_bytes
 
-# Of the API server and etcd together, per object: 113,000 small Secrets and ConfigMaps took 3.1 GB (docs/verified.md).
+# Of the API server, per object, a rough guess from one run: 3.1 GB with 113,000 small Secrets and ConfigMaps (docs/verified.md).
 PER_OBJECT = 25_000
 PER_PAYLOAD = 6  # the object is kept decoded, encoded, in caches and in etcd
 

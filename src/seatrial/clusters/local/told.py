@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ COMPONENTS = {
     "system:kube-controller-manager": "kube-controller-manager",
     "system:kube-scheduler": "kube-scheduler",
 }
-_HEARTBEATS = ("leases", "nodes/status")
 
 Counts = Counter[tuple[str, str, str, int]]  # identity, verb, resource, code
 
@@ -46,7 +46,7 @@ class Told:
         if not self.beats:
             return None
         longest = sorted(
-            max(later - earlier for earlier, later in zip(times, [*times[1:], end], strict=True))
+            max(later - earlier for earlier, later in pairwise([*times, max(end, times[-1])]))
             for times in map(sorted, self.beats.values())
         )
         return {"nodes": len(longest), "median_s": longest[len(longest) // 2] / 1e9, "worst_s": longest[-1] / 1e9}
