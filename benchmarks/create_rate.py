@@ -1,8 +1,9 @@
 """How fast our client creates objects, and what that costs it, side by side with kube-burner on the same API server.
 
 A load test is only as good as its client is cheap: what the client needs, the server on the same machine does not get,
-and what the client cannot send is not tested. 10,000 ConfigMaps on 32 connections, then the same objects by kube-burner
-with its limits out of the way. Both as an administrator, whom Priority & Fairness lets through: as anyone else,
+and what the client cannot send is not tested. 10,000 Secrets and ConfigMaps by 50 workers, sent and recorded as a `create` phase
+of a scenario is (the third phase of `priority-and-fairness`, alone), then the same objects by kube-burner with its limits out
+of the way. Both as an administrator, whom Priority & Fairness lets through: as anyone else,
 kube-burner runs into 429s and makes 100 objects a second. A fresh control plane for each, no audit log; what is there
 is counted on the server.
 
@@ -32,16 +33,21 @@ import uvloop
 from seatrial.clusters.local import kept, programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from seatrial.clusters.local.components import ADMIN, Wish
+from seatrial.clusters.requests.forms import filling, form_of
+from seatrial.clusters.requests.sending import Sender
 from seatrial.kube import Client, Identity, Mark, access_from
-from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, create
+from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from seatrial.kube.shapes import Object
 from seatrial.model.control_plane import GoBinary
+from seatrial.model.labels import STUDY_LABEL
+from seatrial.model.plan import Requests
+from seatrial.record.requests import RequestLog, requests
 
 KUBE_BURNER = GoBinary(
     "kube-burner", Path(__file__).parent / "go" / "kube-burner", "github.com/kube-burner/kube-burner/cmd/kube-burner"
 )
 NAMESPACE = "create-rate"
-MARK = Mark("seatrial.dev/run", "create-rate")
+MARK = Mark(STUDY_LABEL, "create-rate")
 
 KUBE_BURNER_CONFIG = """\
 global: {gc: false}
@@ -58,18 +64,22 @@ jobs:
   preLoadImages: false
   cleanup: false
   objects:
+  - {objectTemplate: secret.yml, replicas: 1}
   - {objectTemplate: configmap.yml, replicas: 1}
 """
 KUBE_BURNER_TEMPLATE = """\
 apiVersion: v1
-kind: ConfigMap
+kind: KIND
 metadata:
-  name: cm-{{.Iteration}}
+  name: mass-{{.Iteration}}
   labels:
-    seatrial.dev/run: create-rate
-data:
-  key: value-{{.Iteration}}
+    seatrial.dev/study: create-rate
+    seatrial.dev/phase: mass
+DATA:
+  text: TEXT
 """
+TEXT = filling(100).decode()
+KINDS = {"Secret": ("stringData", SECRETS), "ConfigMap": ("data", CONFIGMAPS)}
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -86,39 +96,45 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 async def ours(kubeconfig: Path, objects: int, connections: int) -> Figures:
-    """All objects by workers in a closed loop, one per connection; connecting is part of it."""
+    """All objects by a phase's workers in a closed loop, every request recorded; connecting is part of it."""
+    manifests = tuple(
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "mass-${i}"}, data: {"text": "${payload}"}}
+        for kind, (data, _) in KINDS.items()
+    )
+    phase = Requests("mass", "create", manifests, objects // 2, workers=connections, payload=100)
     async with Client(access_from(kubeconfig), connections=connections, identity=Identity("load"), mark=MARK) as client:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await client.create(NAMESPACES, body, NAMESPACE)
-        left = iter(range(1, objects + 1))
-        made: Counter[bool] = Counter()
-
-        async def work() -> None:
-            for i in left:
-                manifest = (
-                    b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm-%d","labels":'
-                    b'{"seatrial.dev/run":"create-rate"}},"data":{"key":"value-%d"}}' % (i, i)
-                )
-                answer = await client.send(create(CONFIGMAPS, manifest, f"cm-{i}", NAMESPACE, keep=False))
-                made[answer.code == 201 and not answer.found] += 1
-
-        cpu, begin = cpu_of(resource.RUSAGE_SELF), time.perf_counter()
-        await asyncio.gather(*(work() for _ in range(connections)))
-        seconds, cpu = time.perf_counter() - begin, cpu_of(resource.RUSAGE_SELF) - cpu
-        return Figures(seconds, cpu / objects * 1e6, await count(client), made[True])
+        with tempfile.TemporaryDirectory() as folder:
+            log = RequestLog(Path(folder))
+            forms = [
+                form_of(phase, manifest, KINDS[manifest["kind"]][1], {MARK.key: MARK.value}, "")
+                for manifest in phase.objects
+            ]
+            sender = Sender(phase, forms, client, [NAMESPACE], log, 0, print)
+            cpu, begin = cpu_of(resource.RUSAGE_SELF), time.perf_counter()
+            await sender.run()
+            log.close()
+            seconds, cpu = time.perf_counter() - begin, cpu_of(resource.RUSAGE_SELF) - cpu
+            rows = requests(Path(folder))
+        made = rows.filter((rows["code"] == 201) & (rows["attempt"] == 1)).height
+        return Figures(seconds, cpu / objects * 1e6, await count(client), made)
 
 
 async def count(client: Client) -> int:
-    names = Counter[str]()
-    async for page in client.pages(CONFIGMAPS, NAMESPACE, shape=Object, labelSelector=f"{MARK.key}={MARK.value}"):
-        names.update(one.metadata.name for one in page.items)
+    names = Counter[tuple[str, str]]()
+    for kind, (_, where) in KINDS.items():
+        async for page in client.pages(where, NAMESPACE, shape=Object, labelSelector=f"{MARK.key}={MARK.value}"):
+            names.update((kind, one.metadata.name) for one in page.items)
     return sum(1 for name, times in names.items() if times == 1)
 
 
 def theirs(program: Path, kubeconfig: Path, objects: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.yml").write_text(KUBE_BURNER_CONFIG.replace("OBJECTS", str(objects)))
-        (Path(folder) / "configmap.yml").write_text(KUBE_BURNER_TEMPLATE)
+        (Path(folder) / "config.yml").write_text(KUBE_BURNER_CONFIG.replace("OBJECTS", str(objects // 2)))
+        for kind, (data, _) in KINDS.items():
+            text = KUBE_BURNER_TEMPLATE.replace("KIND", kind).replace("DATA", data).replace("TEXT", TEXT)
+            (Path(folder) / f"{kind.lower()}.yml").write_text(text)
         cpu, begin = cpu_of(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             [program, "init", "-c", "config.yml", "--log-level", "fatal"], cwd=folder, timeout=600, check=False,
@@ -176,7 +192,7 @@ def line(us: Figures, them: Figures | None, objects: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--objects", type=int, default=10_000)
-    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="without kube-burner")
     options = parser.parse_args()

@@ -13,11 +13,13 @@ import pytest
 
 from seatrial.clusters.requests import sending
 from seatrial.clusters.requests.forms import form_of
+from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.requests.sending import Sender
 from seatrial.kube import Client, clock
 from seatrial.kube.resources import CONFIGMAPS
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Identity, Requests
+from seatrial.record.metrics import metrics
 from seatrial.record.requests import RequestLog, requests
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-${i}"}, "data": {"where": "${namespace}"}}
@@ -138,3 +140,20 @@ def test_phases_are_recorded_under_their_identity_and_resource(run: Any, peers: 
         ("tenant", "create", "configmaps", "load", "client")
     ]
     assert sorted(peer.asked) == [f"POST /api/v1/namespaces/ns-{n}/configmaps" for n in (0, 0, 1, 1)]
+
+
+def test_a_server_that_forbids_its_metrics_is_measured_from_the_client_alone_and_that_is_said(
+    run: Any, peers: Any, tmp_path: Path
+) -> None:
+    async def story() -> dict[str, str]:
+        async with peers.client(script(peers.http(403, status("Forbidden", "no")))) as (client, peer):
+            measuring = Measuring(tmp_path, {"kube-apiserver": client}, dict, 1.0)
+            measuring.epoch = clock()
+            await measuring.look()
+            await measuring.look()
+            assert len(peer.asked) == 1
+            await measuring.finish()
+            return measuring.refused
+
+    assert run(story()) == {"kube-apiserver": "403 Reason"}
+    assert set(metrics(tmp_path)["source"]) == {"machine", "client"}

@@ -72,7 +72,7 @@ steps:
   - delete: {of: mass, kinds: ConfigMap, workers: 2}
   - delete-collection: {of: mass, kinds: Sail}
   - wait: {for: gone, of: [apps, mass], timeout: 1m}
-expect: ["errors == 0", "rejected == 0", "api_p99_s(tenant) > 0", "pod_start_p99_s > 0"]
+expect: ["errors == 0", "rejected == 0", "requests(tenant) == 400"]
 """
 
 # One worker of its own stands beside those that fill the server, so that what it waits between its requests can be seen.
@@ -105,14 +105,14 @@ setups:
         rules: [{subjects: [{kind: User, user: {name: ghost}}], resourceRules: *everything}]
 steps:
   - - create:
-        {name: mass, for: 8s, workers: 60, as: tenant,
+        {name: mass, for: 12s, workers: 60, as: tenant,
          objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "m-${i}"}}}
-    - create: {name: alone, for: 8s, as: lone, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "l-${i}"}}}
+    - create: {name: alone, for: 12s, as: lone, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "l-${i}"}}}
 expect:
   - errors == 0
   - rejected(tenant) > 0 and retried(tenant) > 0
   - 'setup != "off" or rejected(nodes) > 0'
-  - 'setup != "on" or rejected(nodes) == 0 and rejected("kube-controller-manager") == 0 and queued_max > 0'
+  - 'setup != "on" or rejected(nodes) == 0 and rejected("kube-controller-manager") == 0'
 """
 
 
@@ -164,6 +164,8 @@ def test_held_requests_fill_the_server_and_fairness_keeps_nodes_out_of_it(seatri
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the flow schema 'nobody' matched no request" in done.stdout
     assert "queue-full, in priority level tenants (flow schema tenants)" in done.stdout
+    summary = pl.read_csv(tmp_path / "out" / "summary.csv").filter(pl.col("setup") == "on")
+    assert summary["queued_max"][0] > 0
     table = pl.read_csv(tmp_path / "out" / "api.csv")
     flow = table.filter((pl.col("about") == "flow") & (pl.col("who") == "tenants") & (pl.col("setup") == "on"))
     by_server = flow.filter(pl.col("statistic").str.starts_with("rejected"))["value"].sum()

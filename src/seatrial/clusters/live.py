@@ -46,7 +46,7 @@ T = TypeVar("T")
 EVERY_S = 1.0  # between looks at the server and the machine while a load runs
 LAG_EVERY_S = 0.05
 LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
-LATE_SHARE = 0.01  # of a load of requests, whose times are percentiles; a workload has one submission
+LAG_SHARE = 0.1  # of what a request takes on average: so much of a load's times may be our own lateness
 SYNC_WITHIN_S = 60.0
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
@@ -75,7 +75,7 @@ class LiveCluster:
         self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._lag_worst = self._lag_looks = self._lag_late = 0
+        self._lag_worst = self._lag_looks = self._lag_total = 0
         self._began_cpu = self._began_at = 0.0
         self._end: int | None = None
         self._broken: asyncio.Future[str] | None = None
@@ -122,8 +122,9 @@ class LiveCluster:
         await self._prepare()
         if self.trial.requests():
             self._asking = Asking(
-                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off
-            )
+                self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off,
+                self.prepared,
+            )  # fmt: skip
             await self.prepare_load()
             await self._asking.prepare()
         await self._watch_all()
@@ -264,8 +265,14 @@ class LiveCluster:
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = list(self._problems)
-        late = self._lag_late / max(self._lag_looks, 1)
-        if late > (LATE_SHARE if self._asking else 0):
+        mean = self._lag_total / max(self._lag_looks, 1)
+        if self._asking:
+            if mean > LAG_SHARE * self._asking.mean_ns():
+                took = self._asking.mean_ns() / 1e6
+                reasons.append(
+                    f"the client's event loop was {mean / 1e6:.1f} ms late on average; a request took {took:.1f} ms"
+                )
+        elif self._lag_worst > LAG_MOST:
             reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
         if any(gap.missed for gap in gaps):
             reasons.append(f"watches missed events in {sum(gap.missed for gap in gaps)} gaps")
@@ -279,6 +286,7 @@ class LiveCluster:
             "refused": self._asking.notes() if self._asking else [],
             "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lag_worst / 1e6,
+            "loop_lag_mean_ms": round(mean / 1e6, 3),
             "client_cpu": round(cpu, 4),
             "objects_created": sent,
             "objects_seen": created,
@@ -432,7 +440,7 @@ class LiveCluster:
             lag = now - due
             self._lag_worst = max(self._lag_worst, lag)
             self._lag_looks += 1
-            self._lag_late += lag > LAG_MOST
+            self._lag_total += max(lag, 0)
             self.ledger.flush()
             if now - said >= BEAT and not any(state.silent for state in self._watching):
                 said = now

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -18,7 +19,6 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
@@ -163,20 +163,18 @@ class FlowObject(Part):
     name: ObjectName = Field(description="Name of the object.")
 
 
-_TOO_LONG = ("the API server waits 30 s for a webhook at most", "write 29s or less")
-
-
-def _long(written: Any) -> bool:
-    try:
-        return notation.duration(written) > 29 * SECOND
-    except PydanticCustomError:
-        return False
+def _bearable(duration: int) -> int:
+    if duration > 29 * SECOND:
+        raise notation.wrong("the API server waits 30 s for a webhook at most", "write 29s or less")
+    return duration
 
 
 class DelayPart(Part):
     """How long requests are held inside the server, by a webhook of ours."""
 
-    lasting: LastingDuration = Field(alias="for", description="How long each request is held.")
+    lasting: Annotated[LastingDuration, AfterValidator(_bearable)] = Field(
+        alias="for", description="How long each request is held."
+    )
     of: (
         Annotated[
             list[Annotated[Text, one_of("create", "create phase")]],
@@ -187,10 +185,6 @@ class DelayPart(Part):
     webhook: Annotated[str, choice("kind of webhook", ("validating", "mutating"))] = Field(
         "validating", description="validating or mutating."
     )
-
-    @classmethod
-    def contradictions(cls, written: Mapping[str, Any]) -> list[Found]:
-        return [Found("for", *_TOO_LONG)] if _long(written.get("for")) else []
 
 
 def _delay(value: Any) -> Any:

@@ -171,13 +171,21 @@ def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str],
     return {(component, name): value for component, own in settings.items() for name, value in own.items()}
 
 
+_CHANGING = ("update", "patch", "delete", "deletecollection")
+
+
 def _changes_the_server(trial: Trial) -> str | None:
     """A server that was there before us is measured as it is."""
     setup = trial.setup
     asked = {"priority levels": setup.priority_levels, "flow schemas": setup.flow_schemas, "a delay": setup.delay}
     wanted = [name for name, value in asked.items() if value]
-    if wanted and (trial.on == "kubeconfig" or trial.target.cluster):
+    if trial.on != "kubeconfig" and not trial.target.cluster:
+        return None
+    if wanted:
         return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+    for phase in trial.requests():
+        if phase.verb in _CHANGING and not phase.of:
+            return f"its phase {phase.name} may change what others made; there it may only name a create phase (`of`)"
     return None
 
 

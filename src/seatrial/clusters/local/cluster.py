@@ -247,6 +247,20 @@ class KeptCluster(LiveCluster):
 
     plays = False  # its keeper does
 
+    async def acting(self, identity: plan.Identity, connections: int) -> Client:
+        """We may impersonate anyone there; whom we do may do everything as long as the trial lasts."""
+        user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
+        if identity.user or identity.service_account:
+            name = f"{self.namespace}-{zlib.crc32(user.encode()):08x}"
+            group = "rbac.authorization.k8s.io"
+            body = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding",
+                    "metadata": {"name": name, "labels": self.labels},
+                    "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+                    "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
+            self.prepared.add(CLUSTER_ROLE_BINDINGS)
+            await self.client.create(CLUSTER_ROLE_BINDINGS, body, name)
+        return await super().acting(identity, connections)
+
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
         super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex(), directory)
         self._removed = False

@@ -31,16 +31,17 @@ Acting = Callable[[Identity, int], Awaitable[Client]]  # a client of its own wit
 
 
 class Asking:
-    """`acting` gives a client for an identity; `stopped` is told when the server cannot go on."""
+    """`acting` gives a client for an identity; `stopped` is told when the server cannot go on; `outside` learns of kinds that
+    were made outside namespaces."""
 
     def __init__(
         self, trial: Trial, client: Client, acting: Acting, labels: Mapping[str, str], namespace: str, directory: Path,
-        stopped: Callable[[str], None],
+        stopped: Callable[[str], None], outside: set[Resource],
     ) -> None:  # fmt: skip
         self.namespaces = [f"{namespace}-{n}" for n in range(trial.namespaces)] or [namespace]
         self.progress: dict[str, Progress] = {}
         self._trial, self._client, self._acting, self._labels, self._stopped = trial, client, acting, labels, stopped
-        self._directory = directory
+        self._directory, self._outside = directory, outside
         self._log = RequestLog(directory)
         self._tasks: list[asyncio.Task[None]] = []
         phases = {phase.name: phase for phase in trial.requests() if phase.verb == "create"}
@@ -105,6 +106,8 @@ class Asking:
         try:
             kinds = {(str(m["apiVersion"]), str(m["kind"])) for m in phase.objects}
             found = {kind: await self._where(*kind) for kind in kinds}
+            if phase.verb == "create":
+                self._outside |= {resource for resource in found.values() if not resource.namespaced}
             forms = [
                 form_of(phase, m, found[str(m["apiVersion"]), str(m["kind"])], self._labels, client.access.prefix)
                 for m in phase.objects
@@ -129,6 +132,11 @@ class Asking:
 
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         await self.created.reach(until, told)
+
+    def mean_ns(self) -> float:
+        """What a request took on average."""
+        sent = sum(progress.requests for progress in self.progress.values())
+        return sum(progress.took for progress in self.progress.values()) / max(sent, 1)
 
     def notes(self) -> list[str]:
         """What the server refused for good, in its words."""

@@ -49,6 +49,7 @@ class Progress:
     requests: int = 0  # sent, each attempt
     done: int = 0  # answered well
     refused: int = 0  # answered, and not to be sent again
+    took: int = 0  # of all of them together, in nanoseconds; watches left out
     said: dict[str, int] = field(default_factory=dict)
 
 
@@ -100,7 +101,8 @@ class Sender:
 
         async def work() -> None:
             for item in items:
-                await self._item(item, 0)
+                if not await self._item(item, 0):
+                    return
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self._phase.workers):
@@ -119,32 +121,33 @@ class Sender:
                 self._last = clock()
                 group.create_task(self._item(item, due))
 
-    async def _item(self, item: int, due: int) -> None:
+    async def _item(self, item: int, due: int) -> bool:
+        """Whether the worker may go on: not if it was told to wait beyond the end of the phase."""
         number, space = self._phase.place(item)
         text, namespace = b"%d" % number, self._namespaces[space]
         for form in self._forms:
-            await self._object(form, text, namespace, due)
+            if not await self._object(form, text, namespace, due) or self._over:
+                return False
             due = 0
-            if self._over:
-                return
+        return True
 
-    async def _object(self, form: Form, number: bytes, namespace: bytes, due: int) -> None:
-        """One object's request, and the further pages of a list."""
+    async def _object(self, form: Form, number: bytes, namespace: bytes, due: int) -> bool:
+        """One object's request, and the further pages of a list; whether there is time for more."""
         more = b""
         if self._phase.verb == "watch":
             left = (self._until - clock()) / SECOND if self._until else self._phase.lasting / SECOND
             more = b"&timeoutSeconds=%d" % max(1, round(left))
         while True:
             answer = await self._settled(form, form.encode(self._fields, number, namespace, more), due)
-            if answer is None or not form.keep or answer.code != 200:
-                return
-            place = _page.decode(answer.body).metadata.continue_
+            if answer is None:
+                return False
+            place = _page.decode(answer.body).metadata.continue_ if form.keep and answer.ok else ""
             if not place:
-                return
+                return True
             more, due = b"&continue=" + place.encode(), 0
 
     async def _settled(self, form: Form, data: bytes, due: int) -> Answer | None:
-        """Sent until there is nothing more to be gained from sending it again; None: given up."""
+        """Sent until there is nothing more to be gained from sending it again; None: the phase is over before that."""
         phase, pool, progress = self._phase, self._client.pool, self.progress
         resource = self._resources[form.resource]
         patience = ANSWER_S + (phase.lasting / SECOND if phase.verb == "watch" else 0)
@@ -179,7 +182,7 @@ class Sender:
                     return answer
                 if code not in (429, *_UNSURE) or (code == 429 and not phase.retry):
                     self._refused(code, status.message or why)
-                    return None
+                    return answer
                 unsure = unsure or code in _UNSURE
                 pause = answer.retry_after if answer.retry_after >= 0 else BUSY_S if code == 429 else 0.1 * 2**attempt
                 if code == 429:
@@ -203,6 +206,7 @@ class Sender:
         self, at: int, sent: int, took: int, resource: int, code: int, reason: str, retry_after: float, attempt: int
     ) -> None:
         epoch = self._epoch
+        self.progress.took += took if self._phase.verb != "watch" else 0
         why = self._log.number(reason) if reason else self._nothing
         self._log.add(
             at - epoch, sent - epoch, took, self._verb, resource, self._identity, code, why, retry_after, attempt, self._name,
