@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from seatrial.report.page import write_page
+from seatrial.report.serving import Server
 from seatrial.scenario.shipped import files
 from tests.analysis.making import MS, Job, Made, plain, write_study
-from tests.page.conftest import Opened
+from tests.analysis.test_comparing import FAST, SLOW, study, trials
+from tests.page.conftest import FIGURES, Opened
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "</script><img src=x onerror=alert(2)>", "\u2028'\"`${alert(3)}<!--", "n" * 250)
@@ -26,6 +29,8 @@ def overflow(page: Any) -> int:
 
 @pytest.mark.parametrize("scenario", sorted(files()))
 def test_the_report_of_every_shipped_scenario_opens(scenario: str, studies: dict[str, Path], opened: Opened) -> None:
+    if scenario not in studies:
+        pytest.skip(f"no set-up of {scenario} runs on the simulator")
     out = studies[scenario]
     for width, theme in ((1280, "light"), (390, "dark")):
         page = opened(out, width, theme)
@@ -236,3 +241,35 @@ def test_a_study_that_a_crash_cut_off_is_shown_as_far_as_it_went(tmp_path: Path,
     assert "torn by a crash" in said
     assert "1 of 3 trials were not run" in said
     assert page.locator("figure.timeline[data-ready]").count() == 1
+
+
+def test_the_page_of_all_studies_is_clicked_through(browser: Any, tmp_path: Path) -> None:
+    for name, took in (("fast", FAST), ("slow", SLOW)):
+        write_page(study(tmp_path / name, trials(*took), seed=len(name) + took[0]))
+    said: list[str] = []
+    with Server(tmp_path) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        context = browser.new_context(viewport={"width": 390, "height": 850})
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(server.url)
+        page.fill("input[name=q]", "slow")
+        page.click("text=Filter")
+        assert page.locator("tbody tr").count() == 1
+        page.click("text=all")
+        for box in page.locator("input[type=checkbox]").all():
+            box.check()
+        page.click("text=Compare what is ticked")
+        assert "more than noise" in page.locator("main").inner_text()
+        assert overflow(page) == 0
+        page.goto(server.url)
+        page.click("a:text-is('fast')")
+        page.click("text=Open the report")
+        page.wait_for_selector(f"{FIGURES}[data-ready]")
+        assert page.locator("h1").inner_text() == "many-small-jobs"
+        context.close()
+        server.shutdown()
+        thread.join()
+    assert not said

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seatrial.record.requests import RequestLog
 from seatrial.report.page import Section, write_page
 from seatrial.report.page.markup import Cell, Head, chart, join, json_block, table, tag
 from seatrial.report.page.packing import pack
-from tests.analysis.making import Job, Made, plain, write_study
+from tests.analysis.making import MS, Job, Made, plain, write_study
 
 STUCK = Job({"submitted": 0, "created": 1}, [], size=1)
 
@@ -148,6 +149,26 @@ def test_an_expectation_that_does_not_hold_is_said_at_the_top(tmp_path: Path) ->
     out = write_study(tmp_path, [Made([plain()], also={"expect": broken})])
     assert "1 expectation of the scenario does not hold." in words(out)
     assert "p99_s is 12.03" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_study_of_requests_is_answered_by_them_and_gives_no_ranks(tmp_path: Path) -> None:
+    """Who rejects much answers the rest fast."""
+    trials = [Made([], setup=setup, number=number, also={"phases": {}}) for number, setup in enumerate(("off", "on"))]
+    out = write_study(tmp_path, trials)
+    for trial, code, took in zip(trials, (429, 200), (5, 90), strict=True):
+        log = RequestLog(out / "trials" / trial.name)
+        verb, kind, who, none, phase, by = map(log.number, ("create", "pods", "<tenant>", "", "mass", "client"))
+        for n in range(10):
+            answered = 200 if n else code
+            log.add(n * MS, n * MS, took * MS, verb, kind, who, answered, none, -1.0, 1, phase, by)
+        log.close()
+    said = words(out)
+    assert "20 requests sent: 1 rejected as too many (429), 0 failed otherwise." in said
+    assert "fastest" not in said
+    assert "off5.0 ms1 of 10 rejected (10%)" in said
+    text = (out / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<section id="(\w+)">', text) == ["summary", "api", "validity", "again"]
+    assert "&lt;tenant&gt;" in text
 
 
 def test_where_nothing_ran_the_page_says_so(tmp_path: Path) -> None:

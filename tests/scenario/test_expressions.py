@@ -143,3 +143,16 @@ def test_any_text_is_an_expression_or_a_problem_and_evaluates_or_is_one(text: st
     except ExpressionProblem as problem:
         assert problem.remedy
         assert "\n" not in problem.message or "\n" in text
+
+
+def test_figures_of_set_ups_and_of_a_baseline_are_names_of_their_own() -> None:
+    found = Expression.parse("p99_s(kwok+mcad) <= 1.2 * baseline and p50_s('10s') < p50_s", FIGURES)
+    assert {(r.figure, r.setup, r.baseline) for r in found.references.values()} == {
+        ("p99_s", "kwok+mcad", False), ("p99_s", "kwok+mcad", True), ("p50_s", "10s", False),
+    }  # fmt: skip
+    values = {"p99_s(kwok+mcad)": 12.0, "p99_s(kwok+mcad) of the baseline": 11.0, "p50_s(10s)": 1, "p50_s": 2}
+    assert found.evaluate(values)
+    assert found.explain(values).startswith("p99_s(kwok+mcad) is 12, p99_s(kwok+mcad) of the baseline is 11")
+    with pytest.raises(ExpressionProblem, match="unknown set-up 'kueu'") as caught:
+        Expression.parse("p99_s(kueu) < 3", FIGURES, {"setup": ["default", "kueue"]})
+    assert (caught.value.remedy, caught.value.column) == ("did you mean 'kueue'?", 7)

@@ -162,6 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not parts:
                 self._page("Studies", _list(self.server.root, query.get("q", [""])[0]))
+            elif parts == ["favicon.ico"]:  # every browser asks, and its console would complain
+                self._send(HTTPStatus.OK, b"", "image/x-icon", "")
             elif parts == ["compare"]:
                 self._page("Comparison", (_compared(self.server.root, query), False))
             elif parts[0] == "study" and asked.path.endswith("/"):

@@ -17,8 +17,8 @@ from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
 PLACES = {
     "sim": "the simulator (virtual time)",
-    "local": "a real control plane on this machine, with fake nodes",
-    "kubeconfig": "a cluster of its own",
+    "local": "a real control plane with fake nodes",
+    "kubeconfig": "an existing cluster",
 }
 
 
@@ -54,7 +54,7 @@ class Measure:
 
 
 TOTAL = Measure("total_s", "Total time", "from the first submission to the last completion")
-REQUESTS = Measure("api_p99_s", "What 99 of 100 requests took at most", "for the slowest of a hundred requests but one")
+REQUESTS = Measure("api_p99_s", "What 99 of 100 requests that were answered well took at most", "")
 
 
 def answer(view: View) -> Html:
@@ -116,10 +116,12 @@ def _answers(view: View) -> list[Html]:
     stuck = [group for group in view.groups if group.completed < len(group.rows)]
     chosen = view.at(view.largest)
     measure = TOTAL if view.submits else REQUESTS
-    ranked = sorted((group for group in chosen if measure.of(group)), key=measure.mean)
+    ranked = [group for group in chosen if measure.of(group)]
+    if view.submits:  # who rejects much answers the rest fast: requests give no ranks
+        ranked.sort(key=measure.mean)
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
-    if ranked:
+    if ranked and view.submits:
         lines.append(tag("p", _speed(measure, ranked, where)))
     lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
     others = [group for group in stuck if group not in chosen]
@@ -194,9 +196,10 @@ def _beside(group: Group) -> str:
     p99 = group.if_all_completed("p99_s")
     if p99 is not None:
         return f"p99 {seconds(p99.mean)}"
-    rejected, rate = group.over_repeats("rejected"), group.over_repeats("requests_per_s")
-    words = [f"{rate.mean:,.0f} answered /s" if rate else "", f"{rejected.mean:,.0f} rejected" if rejected else ""]
-    return ", ".join(filter(None, words))
+    rejected, sent = group.over_repeats("rejected"), group.over_repeats("requests")
+    if not rejected or not sent or not sent.mean:
+        return ""
+    return f"{rejected.mean:,.0f} of {sent.mean:,.0f} rejected ({rejected.mean / sent.mean:.0%})"
 
 
 def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
@@ -250,7 +253,11 @@ def _trust(view: View) -> Html:
         )
         kept = "" if len(bad) == len(view.study.trials) else " They are left out of means and charts, and marked."
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
-        verdict = ("bad", say, f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view)}")
+        verdict = (
+            "bad",
+            say,
+            f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view).capitalize()}",
+        )
     kind, word, why = verdict
     failed = _failed_expectations(view)
     spread = (

@@ -36,7 +36,7 @@ def ticks(values: npt.NDArray[Any], unit: float) -> npt.NDArray[np.int32]:
 
 
 def unit_for(span_s: float) -> float:
-    """So fine that nothing on a screen would show more, so coarse that the numbers stay small."""
+    """Of a clock over so long a time: so fine that nothing on a screen would show more, so coarse that the numbers stay small."""
     return 1e-5 if span_s < 20 else 1e-3 if span_s < 1e6 else 1.0
 
 

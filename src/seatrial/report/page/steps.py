@@ -66,7 +66,8 @@ def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int3
     values = {setup: points.joined() for setup, points in step.points.items()}
     longest = max(float(np.max(np.abs(took))) for _, took in values.values())
     last = max(float(np.max(at)) for at, _ in values.values())
-    unit, unit_at = unit_for(longest), unit_for(last)
+    # What a step took may differ by less than a millisecond in a minute.
+    unit, unit_at = (1e-5 if longest < 1e4 else unit_for(longest)), unit_for(last)
     edges = edges_of([took for _, took in values.values()], BINS)
     of = []
     for number, (setup, (at, took)) in enumerate(values.items()):

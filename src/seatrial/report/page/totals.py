@@ -33,6 +33,8 @@ def totals(view: View) -> Section | None:
         ],
     }
     missing = sum(group.if_all_completed("total_s") is None for group in view.groups)
+    if missing == len(view.groups):
+        return None
     spread = (
         f"Lines are means of {view.repeats} repeats, bands one standard deviation to either side, dots single repeats."
         if view.repeats > 1

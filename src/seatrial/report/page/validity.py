@@ -58,7 +58,10 @@ def again(view: View) -> Section:
     return Section(
         "again", "Run it again", "Run it again",
         join(
-            tag("p", "The same seed gives the same figures on the simulator. study.json holds the whole scenario."),
+            tag(
+                "p", "With OUT for the directory of this page: ", tag("code", "seatrial run OUT/study.json"),
+                " runs the same again; the same seed gives the same figures on the simulator. It was run with:",
+            ),
             marked(
                 tag(
                     "div", tag("pre", tag("code", command)),

@@ -19,6 +19,7 @@ from seatrial.analysis.tables import summary_rows
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.page.markup import Html
 
+LONGEST = 60  # of a name in a sentence; tables have the whole
 KEPT = 2_000  # pods; a hundred such trials take some 50 MB
 Combination = tuple[tuple[str, str], ...]  # the params that vary, with their values as text
 
@@ -145,6 +146,7 @@ def plural(count: int, thing: str, things: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """a, b and c; of many the first few and how many more."""
-    shown = list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
+    """a, b and c; of many the first few and how many more, of a very long one its beginning."""
+    short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
+    shown = short if len(names) <= most else [*short[: most - 1], f"{len(names) - most + 1} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

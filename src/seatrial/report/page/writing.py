@@ -14,6 +14,7 @@ from pathlib import Path
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
+from seatrial.report.page.requests import requests
 from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
 from seatrial.report.page.timeline import timeline
@@ -31,6 +32,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     steps,
     timeline,
     clogs,
+    requests,
     validity,
     again,
 )

@@ -323,7 +323,7 @@ charts.timeline = async (figure, data) => {
     canvas.dataset.listens = 'true';
     canvas.tabIndex = 0;
     canvas.setAttribute('role', 'application');
-    canvas.setAttribute('aria-label', 'Timeline. Arrow keys move, plus and minus zoom the time, shift with them the rows, 0 shows everything.');
+    canvas.setAttribute('aria-label', 'Timeline. Arrow keys move, + and - zoom the time, * and / the rows, 0 shows everything.');
     canvas.style.touchAction = 'pan-y';
     const fingers = new Map();
     let pinch = 0;
@@ -364,7 +364,8 @@ charts.timeline = async (figure, data) => {
     canvas.addEventListener('keydown', (event) => {
       const acts = {
         ArrowLeft: () => move(-60, 0), ArrowRight: () => move(60, 0), ArrowUp: () => move(0, -60), ArrowDown: () => move(0, 60),
-        '+': () => (event.shiftKey && event.code !== 'Equal' && event.code !== 'BracketRight' ? zoomRows(1.5) : zoomTime(0.7)), '=': () => zoomTime(0.7), '-': () => zoomTime(1.4), _: () => zoomRows(1 / 1.5), '*': () => zoomRows(1.5), 0: reset, Escape: () => canvas.blur(),
+        '+': () => zoomTime(0.7), '=': () => zoomTime(0.7), '-': () => zoomTime(1 / 0.7), '*': () => zoomRows(1.5), '/': () => zoomRows(1 / 1.5),
+        0: reset, Escape: () => canvas.blur(),
       };
       if (acts[event.key]) { event.preventDefault(); acts[event.key](); }
     });
