@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seatrial import stacks
 from seatrial.analysis.api_tables import unmatched
 from seatrial.analysis.directory import TrialRecord
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim import SimCluster, asks_for_more
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Delay, FlowObject, Identity, Requests, Scalar, Step, Trial, Until, Wait
 from seatrial.model.units import MILLISECOND, SECOND
@@ -23,7 +23,6 @@ from seatrial.record.metrics import metrics
 from seatrial.record.requests import requests
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.sim.busy import asked_for
 from seatrial.sim.cores import Cores
 from seatrial.sim.fairness import TIME_OUT
 from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, Ask
@@ -338,10 +337,10 @@ def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Pat
 
 
 def test_a_trial_without_requests_keeps_the_plain_server() -> None:
-    assert not asked_for(plain((submit(),)))
-    assert not asked_for(plain((submit(),), settings={"kube-scheduler": {"qps": 5}}))
-    assert asked_for(plain((submit(),), settings={"kube-apiserver": {"max-requests-inflight": 10}}))
-    assert asked_for(busy((phase(),)))
+    assert not asks_for_more(plain((submit(),)))
+    assert not asks_for_more(plain((submit(),), settings={"kube-scheduler": {"qps": 5}}))
+    assert asks_for_more(plain((submit(),), settings={"kube-apiserver": {"max-requests-inflight": 10}}))
+    assert asks_for_more(busy((phase(),)))
 
 
 def test_components_are_known_by_their_users(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""The fuller API server in place of the plain one, where a trial asks for it: with request phases, or with settings that only
-the fuller one has. Others keep the plain one, which costs next to nothing and whose figures are published."""
+"""The fuller API server in place of the plain one, put together for one trial that asks for it."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from typing import Any
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Span, Trial
 from seatrial.model.randomness import scalars, stream_seed
-from seatrial.model.settings import CONTROL_PLANE
 from seatrial.record.requests import RequestLog
 from seatrial.sim.api import Client
 from seatrial.sim.calling import BusyApi, Heartbeats
@@ -23,15 +21,6 @@ from seatrial.sim.server import Limits, Server
 from seatrial.sim.world import Sim
 
 _NAMESPACE = "trial"
-_MODELLED = ("fairness", "max-requests-inflight", "max-mutating-requests-inflight", "cores")
-_AS_SHIPPED = {s.name: s.default for s in CONTROL_PLANE if s.component == "kube-apiserver" and s.name in _MODELLED}
-
-
-def asked_for(trial: Trial) -> bool:
-    setup = trial.setup
-    given = setup.settings["kube-apiserver"]
-    own = setup.flow_schemas or setup.priority_levels or setup.delay
-    return bool(trial.requests() or own or any(given[name] != value for name, value in _AS_SHIPPED.items()))
 
 
 class Busy:
