@@ -26,7 +26,7 @@ chromium:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 	    echo "installing chromium for the tests of report.html (a minute or two)"; \
 	    export DEBIAN_FRONTEND=noninteractive; \
-	    { timeout 300 apt-get install -qq -y --no-install-recommends chromium || { timeout 120 apt-get update -qq && timeout 300 apt-get install -qq -y --no-install-recommends chromium; }; } \
+	    { timeout 150 apt-get install -qq -y --no-install-recommends chromium || { timeout 60 apt-get update -qq && timeout 150 apt-get install -qq -y --no-install-recommends chromium; }; } \
 	      >/dev/null 2>&1 || echo "$(CHROMIUM_MISSING)"; \
 	  else echo "$(CHROMIUM_MISSING)"; fi; }
 

@@ -51,15 +51,15 @@ class Submissions:
             self.flush()
 
     def flush(self) -> None:
-        """All lines or, on a full disk, none of them: a line that is half there would be lost with the next."""
+        """On a full disk only whole lines: one that is half there would be lost with the next."""
         if self._lines:
-            data = memoryview(b"\n".join(self._lines) + b"\n")
-            before = os.fstat(self._file).st_size
+            lines = b"\n".join(self._lines) + b"\n"
+            before, written = os.fstat(self._file).st_size, 0
             try:
-                while data:
-                    data = data[os.write(self._file, data) :]
+                while written < len(lines):
+                    written += os.write(self._file, memoryview(lines)[written:])
             except OSError:
-                os.ftruncate(self._file, before)
+                os.ftruncate(self._file, before + lines.rfind(b"\n", 0, written) + 1)
                 raise
             finally:
                 self._lines.clear()
