@@ -26,6 +26,7 @@ PROCESSES = {"attached", "cli", "kube", "local", "page", "runs", "sampling", "st
 SHARING = {"attached", "kube", "local", "submit"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
     for item in items:

@@ -80,10 +80,13 @@ def test_a_watch_tells_what_was_there_and_then_what_happens(run: Any, control_pl
 @pytest.mark.local
 def test_a_place_that_the_server_forgot_is_listed_again_and_the_gap_recorded(run: Any, control_plane: Any) -> None:
     async def story() -> tuple[Seen, Watching]:
-        async with Client(control_plane.access) as client, watched(client, NAMESPACES, since="1") as (seen, state, _):
-            await until(lambda: bool(state.gaps))
-            return seen, state
+        async with Client(control_plane.access) as client:
+            await client.list(NAMESPACES, shape=Object)  # it answers again
+            async with watched(client, NAMESPACES, since="1") as (seen, state, _):
+                await until(lambda: bool(state.gaps))
+                return seen, state
 
+    control_plane.kill("kube-apiserver")  # one that has just begun remembers nothing from before
     seen, state = run(story())
     assert Counter(kind for _, kind, _ in seen)[LISTED] >= 4
     assert state.relists == 1
