@@ -30,21 +30,8 @@ def test_killed_at_20_random_moments_each_of_500_workloads_is_there_once(cluster
     drawn = random.Random(6)
     moments = sorted(drawn.sample(range(WORKLOADS - 100), KILLS))
     out = tmp_path / "out"
-    begin = [
-        *COMMAND,
-        "submit",
-        "-o",
-        str(out),
-        "-n",
-        str(WORKLOADS),
-        "-p",
-        "5",
-        "--delay",
-        "0.02",
-        "--cluster",
-        CLUSTER,
-    ]
-    command = begin
+    rounds = ["-n", str(WORKLOADS), "-p", "5", "--delay", "0.05"]
+    command = [*COMMAND, "submit", "-o", str(out), *rounds, "--cluster", CLUSTER]
     killed = 0
     for moment in moments:
         with subprocess.Popen(command, env=python_env(), stderr=subprocess.PIPE, text=True) as process:
