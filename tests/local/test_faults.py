@@ -79,7 +79,7 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
                 async with asyncio.timeout(30):
                     while not plane.deaths or plane.deaths[-1].component != component:
                         await asyncio.sleep(0.005)
-                    assert time.monotonic() - begun < 5
+                    assert time.monotonic() - begun < 1
                     while plane.pids.get(component, before) == before:
                         await asyncio.sleep(0.01)
                 await runs_a_pod(plane, f"after-{component}")

@@ -91,12 +91,13 @@ def test_a_component_that_dies_is_noticed_at_once_with_the_end_of_its_log(tmp_pa
     bench = Bench(tmp_path)
 
     async def main() -> None:
+        starting = time.monotonic()
         await bench.start(script("brief", "print('my last words', flush=True); " + SLEEP))
         await bench.until(lambda: "last" in tail(bench.log("brief")))
         begun = time.monotonic()
         os.kill(bench.supervisor.pids["brief"], signal.SIGKILL)
         await bench.until(lambda: bool(bench.deaths))
-        assert time.monotonic() - begun < 5  # milliseconds on a machine that has time
+        assert time.monotonic() - begun < max(0.2, 2 * (begun - starting))  # however busy the machine is
         await bench.supervisor.stop()
 
     run(main())
@@ -161,7 +162,7 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
         pid = bench.supervisor.pids["stubborn"]
         begun = time.monotonic()
         await bench.supervisor.stop()
-        assert 0.25 < time.monotonic() - begun < 10
+        assert 0.25 < time.monotonic() - begun < 2
         assert identify(pid) is None
 
     asyncio.run(main())
