@@ -192,6 +192,8 @@ conditions:
 {{ end }}
 phase: Running
 """
+# A KWOK that starts hears of a pod twice, from its first list and from that of the node, and plays the older copy last. Its patch
+# must change the pod, or no event follows, and what the pod waits for next was cancelled for nothing: hence the nanoseconds.
 _CREATING = """
 {{ $now := Now }}
 conditions:
@@ -200,7 +202,7 @@ conditions:
 containerStatuses:
 {{ range .spec.containers }}
 - {image: {{ .image | Quote }}, name: {{ .name | Quote }}, ready: false, restartCount: 0,
-   state: {waiting: {reason: ContainerCreating}}}
+   state: {waiting: {reason: ContainerCreating, message: {{ $now | Quote }}}}}
 {{ end }}
 phase: Pending
 startTime: {{ $now | Quote }}
@@ -214,7 +216,7 @@ conditions:
 containerStatuses:
 {{ range .spec.containers }}
 - {image: {{ .image | Quote }}, name: {{ .name | Quote }}, ready: true, restartCount: 0,
-   state: {running: {startedAt: {{ $now | Quote }}}}}
+   containerID: {{ $now | Quote }}, state: {running: {startedAt: {{ $now | Quote }}}}}
 {{ end }}
 phase: Running
 startTime: {{ or .status.startTime $now | Quote }}

@@ -261,15 +261,23 @@ class Client:
         request = Request("get", "version", "GET", "/version", timeout=15.0)
         try:
             answer = await self.send(request, patience=ONCE)
+            if answer.code == 403:  # one that has just come back refuses everyone until it knows its roles
+                self.pool.trouble()
+                answer = await self.send(request)
         except Lost as lost:
             raise SetupProblem(
                 f"{self.access.place}: {self.access.server} does not answer: {lost.why}",
                 "check that this is the address of an API server, and that it is healthy",
             ) from None
-        if answer.code == 401:
+        if answer.code in (401, 403):
+            refused = (
+                "does not accept the credentials"
+                if answer.code == 401
+                else "does not tell even its version to the user"
+            )
             raise SetupProblem(
-                f"{self.access.place}: {self.access.server} does not accept the credentials of context "
-                f"'{self.access.context}': {read_status(401, answer.body).message or answer.reason}",
+                f"{self.access.place}: {self.access.server} {refused} of context "
+                f"'{self.access.context}': {read_status(answer.code, answer.body).message or answer.reason}",
                 "log in to the cluster again; `kubectl auth whoami` shows who the server thinks you are",
             )
         try:
