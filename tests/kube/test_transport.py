@@ -124,6 +124,17 @@ def test_a_500_leaves_it_open_whether_the_object_was_made(run: Any, peers: Any) 
     assert (answer.code, answer.found) == (201, True)
 
 
+def test_whose_object_is_there_is_asked_until_the_server_tells(run: Any, peers: Any) -> None:
+    """It was created by a run that was killed; the server dies when it is asked for it, and comes back without its roles."""
+    exists, forbidden = peers.http(409, EXISTS), peers.http(403)
+    answers = script(exists, peers.cut, exists, forbidden, exists, peers.http(200, OURS))
+    answer, peer, _ = play(run, peers, answers, create())
+    assert (answer.code, answer.found) == (201, True)
+    assert [asked.split()[0] for asked in peer.asked] == ["POST", "GET"] * 3
+    answer, peer, _ = play(run, peers, script(exists, peers.http(404), peers.http(201)), create())
+    assert (answer.code, answer.found) == (201, False)
+
+
 def test_an_object_of_someone_else_is_not_taken_for_ours(run: Any, peers: Any) -> None:
     for first in (peers.cut, peers.http(409, EXISTS)):
         answer, _, _ = play(run, peers, script(first, peers.http(200, FOREIGN)), create())

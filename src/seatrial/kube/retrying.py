@@ -119,7 +119,7 @@ class Persistence:
             if said == "Conflict":
                 return None  # two creates charged the same quota: one of them is asked to come again
             if said == "AlreadyExists" and (self._mark is not None or unsure):
-                return await self._look(request) or answer
+                return await self._look(request)  # not told, or gone by now: then it is created again
         elif code == 404 and request.verb == "delete" and unsure:
             return msgspec.structs.replace(answer, code=200, found=True)  # the delete with the lost answer did it
         return answer
