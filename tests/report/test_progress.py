@@ -44,6 +44,19 @@ def test_a_log_hears_of_a_long_trial_after_two_seconds_and_then_every_five() -> 
     assert lines[0] == "0 of 1 trials done after 2 s; 001-kwok-r0 20 of 200 completed at 20 s"
 
 
+def test_a_load_of_requests_is_told_by_its_requests() -> None:
+    progress, file, watch = log(1)
+    with progress:
+        progress.started("001-on-r0")
+        watch.now = 3.0
+        progress.update("001-on-r0", 0, 0, 0, 2.5, 12345)
+        progress.ended("001-on-r0", "completed", {"submitted": 0, "completed": 0, "requests": 200000, "total_s": 60.0})
+    assert file.getvalue().splitlines() == [
+        "0 of 1 trials done after 3 s; 001-on-r0 12,345 requests at 2 s",
+        "[1/1] 001-on-r0: completed, 200,000 requests, total 60.0 s",
+    ]
+
+
 def test_a_short_run_says_nothing_but_its_result() -> None:
     progress, file, watch = log(1)
     with progress:
@@ -66,7 +79,7 @@ def test_on_a_terminal_the_rows_are_live_and_only_what_went_wrong_stays() -> Non
         progress.ended("trial-1", "completed", {"submitted": 100, "completed": 100, "valid": True})
         progress.ended("trial-2", "timeout", {"submitted": 100, "completed": 7, "valid": True})
     shown = view.file.getvalue()  # type: ignore[attr-defined]
-    assert "40 of 100, at 12 s" in shown
+    assert "40 of 100 completed, at 12 s" in shown
     assert "and 3 more" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert "trial-2: timeout, 7 of 100 workloads completed" in file.getvalue()

@@ -174,6 +174,9 @@ class LiveCluster:
         assert self._asking is not None
         return await self._asking.run(phase)
 
+    def sent(self) -> int:
+        return self._asking.sent if self._asking else 0
+
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         assert self._asking is not None
         await self._asking.until(until, told)

@@ -112,6 +112,9 @@ class SimCluster:
         self._busy.loads.run(phase, lambda tally: None if done.done() else done.set_result(tally))
         return await done
 
+    def sent(self) -> int:
+        return sum(list(self._busy.loads.sent.values())) if self._busy else 0
+
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         assert self._busy is not None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -112,6 +112,9 @@ class Cluster(Protocol):
     async def requests(self, phase: Requests) -> Tally:
         """Sends them all, each recorded (record.requests)."""
 
+    def sent(self) -> int:
+        """How many requests of such phases have gone so far."""
+
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         """Returns when what was created is so; `told` hears how many are so (or left) meanwhile."""
 

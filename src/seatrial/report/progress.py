@@ -31,6 +31,12 @@ class _Running:
     completed: int = 0
     of: int = 0
     virtual_s: float = 0.0
+    requests: int = 0
+
+    def __str__(self) -> str:
+        """How far it is; empty before it has begun."""
+        parts = [f"{self.completed} of {self.of} completed"] if self.of else []
+        return ", ".join(parts + ([f"{self.requests:,} requests"] if self.requests else []))
 
 
 class Progress:
@@ -69,9 +75,10 @@ class Progress:
         self._running[trial] = _Running(self._clock())
         self._status()
 
-    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float) -> None:
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int = 0) -> None:
         if (running := self._running.get(trial)) is not None:
             running.submitted, running.completed, running.of, running.virtual_s = submitted, completed, of, virtual_s
+            running.requests = requests
             self._status()
 
     def ended(self, trial: str, outcome: str, figures: Mapping[str, float | str | None] | None = None) -> None:
@@ -90,7 +97,10 @@ class Progress:
         parts = [outcome]
         if figures.get("submitted") is not None:
             of = figures.get("workloads", figures["submitted"])
-            parts.append(f"{figures['completed']} of {of} workloads completed")
+            if of or not figures.get("requests"):
+                parts.append(f"{figures['completed']} of {of} workloads completed")
+        if isinstance(requests := figures.get("requests"), int | float):
+            parts.append(f"{requests:,.0f} requests")
         if isinstance(total := figures.get("total_s"), int | float):
             parts.append(f"total {total:.1f} s")
         if figures and not figures.get("valid", True):
@@ -104,7 +114,7 @@ class Progress:
             return
         self._spoke = now
         running = list(self._running.items())
-        told = [f"{name} {t.completed} of {t.of} completed at {t.virtual_s:.0f} s" for name, t in running[:2] if t.of]
+        told = [f"{name} {t} at {t.virtual_s:.0f} s" for name, t in running[:2] if str(t)]
         more = len(running) - len(told)
         told += [f"{more} more" if told else f"{more} running"] if more else []
         self._say(f"{self._ended} of {self._trials} trials done after {now - self._began:.0f} s; {', '.join(told)}", "")
@@ -122,7 +132,7 @@ class Progress:
         table.add_row(Text("all", style="bold"), ProgressBar(max(self._trials, 1), self._ended), done)
         running = list(self._running.items())
         for name, trial in running[:ROWS]:
-            state = Text(f"{trial.completed} of {trial.of}, at {trial.virtual_s:.0f} s" if trial.of else "starts")
+            state = Text(f"{trial}, at {trial.virtual_s:.0f} s" if str(trial) else "starts")
             table.add_row(printable(name), ProgressBar(max(trial.of, 1), trial.completed), state)
         rest = len(running) - ROWS
         return Group(table, Text(f"and {rest} more")) if rest > 0 else table

@@ -130,7 +130,7 @@ class _Phase:
         if delay and phase.verb in _HELD and (not delay.of or mine in delay.of):
             self._held = delay.duration
         self._flows: dict[tuple[int, int], Flow] = {}
-        self._begun = self._open = self._requests = 0
+        self._begun = self._open = 0
         self._last = self._start
 
     def begin(self) -> None:
@@ -176,9 +176,8 @@ class _Phase:
             return
         phase = self._phase
         items = self._begun
-        self._loads.sent[phase.name] = self._requests
         wanted = round((items - 1) / phase.per_s * SECOND) if phase.per_s and items > 1 else 0
-        count = items if phase.per_s else self._requests
+        count = items if phase.per_s else self._loads.sent[phase.name]
         self._done(Tally(phase.name, count, wanted, self._last - self._start if phase.per_s else 0))
 
     def _object(self, what: tuple[int, int], due: int, page: int = 0) -> None:
@@ -195,7 +194,7 @@ class _Phase:
         elif flow.mutating:
             watchers = self._loads.watchers.get(flow.ask.resource, 0)
             width = write_width(watchers, self._server.widest(flow)) if watchers else ONE_SEAT
-        self._requests += 1
+        self._loads.sent[self._phase.name] += 1
         sending = Sending(flow, cpu, cost.wait, width, due, self._settle, self._answered, (what, number, where, page))
         sending.retries, sending.held, sending.stays, sending.until = self._retries, self._held, stays, self._until
         self._caller.send(sending)

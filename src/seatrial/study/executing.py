@@ -19,7 +19,7 @@ from seatrial.study.interrupting import interruption
 from seatrial.study.trials import Outcome, run_trial
 
 Begun = Callable[[str], None]
-Told = Callable[[str, int, int, int, float], None]
+Told = Callable[[str, int, int, int, float, int], None]
 POLL = 0.1  # s: how soon progress and Ctrl-C are seen
 
 
@@ -28,7 +28,7 @@ class Listener(Protocol):
 
     def started(self, trial: str) -> None: ...
 
-    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float) -> None: ...
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int) -> None: ...
 
     def ended(self, trial: str, outcome: str, figures: dict[str, Any]) -> None: ...
 

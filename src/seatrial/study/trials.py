@@ -32,7 +32,9 @@ from seatrial.study.interrupting import interruption
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
 
-Told = Callable[[str, int, int, int, float], None]  # trial, submitted, completed, of, virtual seconds
+Told = Callable[
+    [str, int, int, int, float, int], None
+]  # trial, submitted, completed, of, virtual seconds, requests sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ def _run(
                 ledger.counts[stage["completed"]],
                 of,
                 cluster.now() / 1e9,
+                cluster.sent(),
             )
 
     async def main() -> Ending:

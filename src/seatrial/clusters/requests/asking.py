@@ -133,10 +133,13 @@ class Asking:
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
         await self.created.reach(until, told)
 
+    @property
+    def sent(self) -> int:
+        return sum(progress.requests for progress in list(self.progress.values()))
+
     def mean_ns(self) -> float:
         """What a request took on average."""
-        sent = sum(progress.requests for progress in self.progress.values())
-        return sum(progress.took for progress in self.progress.values()) / max(sent, 1)
+        return sum(progress.took for progress in self.progress.values()) / max(self.sent, 1)
 
     def notes(self) -> list[str]:
         """What the server refused for good, in its words."""
