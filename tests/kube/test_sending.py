@@ -98,12 +98,13 @@ def test_what_no_retry_will_change_ends_the_phase_with_its_name(
     assert len(peer.asked) == 2
 
 
+@pytest.mark.parametrize("much", [{"count": 50}, {"count": None, "lasting": 400_000_000}])
 def test_a_server_that_stops_answering_ends_the_phase_with_what_was_done(
-    run: Any, peers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, peers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, much: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(sending, "ANSWER_S", 0.3)
+    monkeypatch.setattr(sending, "ANSWER_S", 0.6)
     monkeypatch.setattr(sending, "STOPPED_S", 0.5)
-    rows, [stopped], _ = play(run, peers, script(peers.http(201), peers.silence), tmp_path, count=50)
+    rows, [stopped], _ = play(run, peers, script(peers.http(201), peers.silence), tmp_path, **much)
     assert "settled nothing" in stopped
     assert rows["code"][0] == 201
     assert set(rows["code"][1:]) == {0}

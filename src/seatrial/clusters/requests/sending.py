@@ -71,14 +71,14 @@ class Sender:
         self._verb, self._identity = number(phase.verb), number(phase.identity.name)
         self._name, self._seen_by, self._nothing = number(phase.name), number(CLIENT), number("")
         self._resources = {form.resource: number(form.resource) for form in forms}
-        self._first = self._last = 0
+        self._first = self._last = self._alive = 0
 
     async def run(self) -> Tally:
         phase = self._phase
         self._fields = await self._client.fields()
         await self._client.pool.open(phase.workers if not phase.per_s else min(64, self._client.pool.size))
         start = clock()
-        self._first = self._last = start
+        self._first = self._last = self._alive = start
         self._until = start + phase.lasting if phase.lasting else 0
         if phase.per_s:
             await self._at_a_rate(start)
@@ -151,7 +151,7 @@ class Sender:
         phase, pool, progress = self._phase, self._client.pool, self.progress
         resource = self._resources[form.resource]
         patience = ANSWER_S + (phase.lasting / SECOND if phase.verb == "watch" else 0)
-        attempt, unsure, since = 0, False, 0
+        attempt, unsure = 0, False
         while not self._over:
             attempt += 1
             at = due or clock()
@@ -164,6 +164,8 @@ class Sender:
                 unsure, pause = True, min(5.0, 0.1 * 2**attempt)
             else:
                 code = answer.code
+                if code not in _UNSURE:
+                    self._alive = answer.done
                 if code < 300:
                     self._note(at, answer.sent, answer.done - at, resource, code, "", -1.0, attempt)
                     progress.done += 1
@@ -186,14 +188,11 @@ class Sender:
                 unsure = unsure or code in _UNSURE
                 pause = answer.retry_after if answer.retry_after >= 0 else BUSY_S if code == 429 else 0.1 * 2**attempt
                 if code == 429:
-                    since = 0
                     pause += random.uniform(0, 0.1)  # else all that were rejected together come again together
             now = clock()
-            if unsure:
-                since = since or now
-                if now - since > STOPPED_S * SECOND:
-                    self._give_up(f"the API server settled nothing for {STOPPED_S:.0f} s: {why}")
-                    return None
+            if now - self._alive > STOPPED_S * SECOND and phase.verb != "watch":  # which is one long answer
+                self._give_up(f"the API server settled nothing for {STOPPED_S:.0f} s: {why}")
+                return None
             if self._until and now + pause * SECOND >= self._until:
                 # Its next item at once would be what the server asked it not to do, over and over.
                 await asyncio.sleep(max(0.0, (self._until - now) / SECOND))
