@@ -154,7 +154,8 @@ def test_a_choreography_leaves_nothing_and_the_server_counts_what_the_client_cou
     assert summary["api_p99_s"][0] > 0 and summary["pod_start_p99_s"][0] > 0
     starts = pl.read_parquet(next((tmp_path / "out").glob("trials/*/starts.parquet")))
     assert starts.height == 5
-    assert (starts["created_ns"] < starts["running_ns"]).all() and (starts["running_ns"] < starts["gone_ns"]).all()
+    # Both may arrive in one piece, and then have one stamp.
+    assert (starts["created_ns"] <= starts["running_ns"]).all() and (starts["running_ns"] < starts["gone_ns"]).all()
     assert (tmp_path / "out" / "api.png").is_file()
     assert not processes_of(own_state)
     text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.json"))

@@ -113,6 +113,10 @@ class _Event(msgspec.Struct, rename="camel"):
     response_object: _Object | None = None
 
 
+_Answered = dict[int, dict[int, int]]  # workload or pod → stage → when the request that made it was answered
+_NEVER = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """How far watch times were from the log, in nanoseconds; of how many transitions."""
@@ -168,21 +172,41 @@ def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agr
     ledger = observer.ledger
     of_pods = {stage.name: stage.of == "pod" for stage in ledger.stages}
     off: list[int] = []
-    done: set[tuple[int, int]] = set()
+    pods: _Answered = {}
+    workloads: _Answered = {}
     for wall, name, stage in transitions(log, namespace):
         number = ledger.number.get(stage)
-        thing = (observer.pods if of_pods.get(stage) else observer.workloads).get(name)
-        if number is None or thing is None or (thing, number) in done:
+        of_pod = of_pods.get(stage, False)
+        thing = (observer.pods if of_pod else observer.workloads).get(name)
+        if number is None or thing is None:
             continue
+        answered = (pods if of_pod else workloads).setdefault(thing, {})
         seen = observer.when(thing, number)
-        if seen is None:
+        if seen is None or number in answered:
             continue
-        done.add((thing, number))
-        at = wall - wall_epoch
-        ledger.note(at, thing, number, sources.AUDIT, observer.places.get(thing, -1) if of_pods[stage] else -1)
-        off.append(abs(at - seen))
+        answered[number] = wall - wall_epoch
+        off.append(abs(answered[number] - seen))
+    first, ends = ledger.number["created"], {ledger.number["completed"], ledger.number["failed"]}
+    for pod, answered in pods.items():
+        workload = workloads.get(ledger.pod_workload[pod], {})
+        end = min((at for number, at in workload.items() if number in ends), default=_NEVER)
+        for number, at in _in_order(answered, end):
+            ledger.note(at, pod, number, sources.AUDIT, observer.places.get(pod, -1))
+            if first in workload:
+                workload[first] = min(workload[first], at)
+    for thing, answered in workloads.items():
+        for number, at in _in_order(answered, _NEVER):
+            ledger.note(at, thing, number, sources.AUDIT)
     values = np.asarray(off or [0])
     return Agreement(len(off), int(np.median(values)), int(np.percentile(values, 99)))
+
+
+def _in_order(answered: dict[int, int], end: int) -> Iterator[tuple[int, int]]:
+    """Stages, the last one first, none later than the next: who acts on a change has seen it, and on a busy machine the request
+    that made it is sometimes answered milliseconds after that."""
+    for number in sorted(answered, reverse=True):
+        end = min(end, answered[number])
+        yield number, end
 
 
 def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[Request]:
