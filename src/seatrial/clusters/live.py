@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -173,6 +173,10 @@ class LiveCluster:
     async def requests(self, phase: Requests) -> Tally:
         assert self._asking is not None
         return await self._asking.run(phase)
+
+    @property
+    def load_namespaces(self) -> Sequence[str]:
+        return self._asking.namespaces if self._asking else ()
 
     def sent(self) -> int:
         return self._asking.sent if self._asking else 0

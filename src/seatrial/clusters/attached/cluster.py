@@ -7,8 +7,10 @@ of this trial, and our pods tolerate that taint and must stand on a node with th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import msgspec
 
 from seatrial.clusters import fakes
 from seatrial.clusters.attached.inspecting import existing_nodes, foreign_kwok, refuse_kwok, whom
+from seatrial.clusters.attached.placing import on_existing, on_ours, placed
 from seatrial.clusters.attached.player import Player
 from seatrial.clusters.attached.preparing import access_to
 from seatrial.clusters.attached.removing import NODE_LEASES, find, remove
@@ -24,14 +27,14 @@ from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local.supervisor import Death
 from seatrial.kube import ApiProblem, Client, Lost, Mark
 from seatrial.kube.kubeconfig import read_kubeconfig
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES, ROLE_BINDINGS
 from seatrial.kube.shapes import Node, Object, Shape
 from seatrial.model.errors import SeatrialError, SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import NodeGroup, Nodes, PodShape, Taint, Toleration, Trial, Workload
-from seatrial.model.selectors import parse_selector
+from seatrial.model.plan import Identity, NodeGroup, Nodes, PodShape, Requests, Taint, Toleration, Trial, Workload
+from seatrial.model.selectors import Term, parse_selector
 from seatrial.model.units import parse_quantity
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -61,6 +64,7 @@ class AttachedCluster(LiveCluster):
         self._clock_off = 0.0
         self._removed: bool | None = None
         self._failed = False
+        self._allowed: set[str] = set()
 
     def target(self) -> dict[str, Any]:
         """Where our things are, and whether they are gone again."""
@@ -165,9 +169,36 @@ class AttachedCluster(LiveCluster):
             self._shapes[id(shape)] = (shape, self._shape(shape))
         return dataclasses.replace(workload, shape=self._shapes[id(shape)][1])
 
+    async def requests(self, phase: Requests) -> Tally:
+        objects = tuple(placed(manifest, self._placed_spec) for manifest in phase.objects)
+        return await super().requests(dataclasses.replace(phase, objects=objects))
+
+    def _placed_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return on_existing(spec, self._terms()) if self._existing else on_ours(spec, STUDY_LABEL, self._study)
+
+    async def acting(self, identity: Identity, connections: int) -> Client:
+        """Whom we impersonate may do everything in the namespaces that we made, if we may say so: they go with the trial."""
+        user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
+        if (identity.user or identity.service_account) and user not in self._allowed:
+            self._allowed.add(user)
+            with contextlib.suppress(ApiProblem):  # then its requests are refused, in the server's words
+                await self._allow(user)
+        return await super().acting(identity, connections)
+
+    async def _allow(self, user: str) -> None:
+        group, name = ROLE_BINDINGS.group, f"load-{zlib.crc32(user.encode()):08x}"
+        body = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": name, "labels": self.labels},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
+        for namespace in self.load_namespaces:
+            await self.client.create(ROLE_BINDINGS, body, name, namespace)
+
+    def _terms(self) -> tuple[Term, ...]:
+        return tuple(term for selector in self._existing for term in parse_selector(selector))
+
     def _shape(self, shape: PodShape) -> PodShape:
         if self._existing:
-            terms = tuple(term for selector in self._existing for term in parse_selector(selector))
+            terms = self._terms()
             image = str(self._original.setup.settings.get("pod", {}).get("image") or "busybox")
             return dataclasses.replace(shape, terms=terms, image=image)
         tolerates = Toleration(STUDY_LABEL, "Equal", self._study, "NoSchedule")

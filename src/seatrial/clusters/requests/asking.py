@@ -131,6 +131,13 @@ class Asking:
                 await asyncio.sleep(0.1)
 
     async def until(self, until: Until, told: Callable[[int], None]) -> None:
+        for name in until.of if until.count else ():
+            progress = self.progress.get(name)
+            if progress and progress.refused and not progress.done:
+                words = next(iter(progress.said), "")
+                self._stopped(
+                    f"{until.name}: all that '{name}' asked for was refused ({words}): there is nothing to wait for"
+                )
         await self.created.reach(until, told)
 
     @property
