@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 from pathlib import Path
 
 from seatrial.model.units import SECOND
@@ -47,3 +49,20 @@ def test_a_torn_line_is_left_out_and_a_single_look_leaves_no_file(tmp_path: Path
     watched = gaps.read(tmp_path)
     assert seconds(list(watched.spans)) == [(0, 3)]
     assert watched.gone == {"load-1"}
+
+
+def test_what_a_full_disk_did_not_take_is_said_when_there_is_room(tmp_path: Path) -> None:
+    """The follower watched all the time: it must not look as if it had not."""
+    file = Gaps(tmp_path, "full")
+    for second in range(30):
+        full = 5 <= second < 20
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if full:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        try:
+            with contextlib.suppress(OSError):
+                file.add(Line(well_ns=second * SECOND))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert seconds(gaps.read(tmp_path).unwatched(0, 29 * SECOND)) == []
+    assert len((tmp_path / "gaps-full.jsonl").read_text().splitlines()) == 30

@@ -165,7 +165,8 @@ class Sampler:
                 was = name in known if known is not None else self.ledger.has_reached(number, created)
                 if was and name not in self._there and not self._has_ended(number):
                     self._gone.add(name)
-                    self._gaps.add(Line(to_ns=self._now(), gone=name))
+                    with self._room():
+                        self._gaps.add(Line(to_ns=self._now(), gone=name))
             self._known_first = None
             self._there.clear()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.model.units import SECOND
+from seatrial.record.segments import Appended
 
 BEAT = SECOND
 SLACK = 2 * BEAT + BEAT // 2  # between two beats that belong together: one may be late, none is missing
@@ -38,16 +39,19 @@ class Gaps:
 
     def __init__(self, directory: Path, writer: str) -> None:
         self._path = directory / f"gaps-{writer}.jsonl"
+        self._held: list[Line] = []
 
     def add(self, *lines: Line) -> None:
-        """One `write(2)`: a line is there whole, or torn at the very end."""
-        if not lines:
+        """What cannot be written now is kept, and written with what is added next."""
+        self._held += lines
+        if not self._held:
             return
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        file = Appended(self._path)
         try:
-            os.write(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            file.append(b"".join(msgspec.json.encode(line) + b"\n" for line in self._held))
         finally:
-            os.close(file)
+            os.close(file.descriptor)
+        self._held.clear()
 
     def remove(self) -> None:
         """What it says stands elsewhere now."""
