@@ -103,7 +103,7 @@ def test_a_token_that_cannot_be_renewed_ends_a_submission_that_can_be_resumed(
 ) -> None:
     account.write({"token": account.token()})
     out = tmp_path / "out"
-    with _start("-o", str(out), "-n", "60", "-p", "2", "--delay", "0.5", "--context", NAME) as process:
+    with _start("-o", str(out), "-n", "80", "-p", "2", "--delay", "0.5", "--context", NAME) as process:
         _wait_for_lines(out, 6, process)
         account.end()
         begun = time.monotonic()
@@ -117,4 +117,4 @@ def test_a_token_that_cannot_be_renewed_ends_a_submission_that_can_be_resumed(
     account.write({"token": account.token()})
     done = seatrial("submit", "-o", out, "--resume")
     assert done.returncode == 0, done.stderr
-    _each_once(cluster, out, 60)
+    _each_once(cluster, out, 80)

@@ -6,10 +6,11 @@ made it was answered. Times from the log win where both are known; how far the w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,6 +18,8 @@ import numpy as np
 from seatrial.kube.shapes import nanoseconds
 from seatrial.observe import sources
 from seatrial.observe.observer import Observer
+
+T = TypeVar("T")
 
 
 # Bodies only where the transition is in the body: which phase a pod got, whether a Job is complete, a generated pod name.
@@ -131,19 +134,20 @@ class Agreement:
 
 def transitions(log: Path, namespace: str) -> Iterator[tuple[int, str, str]]:
     """(wall-clock nanoseconds, object's name, stage) of every request that made one; a torn last line is left out."""
-    decode = msgspec.json.Decoder(_Event).decode
+    for event in _read(log, _Event):
+        if event.response_status.code < 300 and event.object_ref.namespace == namespace:
+            for stage in _stages(event):
+                yield nanoseconds(event.stage_timestamp), _name(event), stage
+
+
+def _read(log: Path, shape: type[T]) -> Iterator[T]:
+    decode = msgspec.json.Decoder(shape).decode
     with log.open("rb") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            try:
-                event = decode(line)
-            except msgspec.MsgspecError:
-                continue
-            ref = event.object_ref
-            if event.response_status.code < 300 and ref.namespace == namespace:
-                for stage in _stages(event):
-                    yield nanoseconds(event.stage_timestamp), _name(event), stage
+            with contextlib.suppress(msgspec.MsgspecError):
+                yield decode(line)
 
 
 def _name(event: _Event) -> str:
@@ -211,20 +215,12 @@ def _in_order(answered: dict[int, int], end: int) -> Iterator[tuple[int, int]]:
 
 def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[Request]:
     """Every logged request of the users that are wanted; a torn last line is left out."""
-    decode = msgspec.json.Decoder(_Seen).decode
-    with log.open("rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                return
-            try:
-                seen = decode(line)
-            except msgspec.MsgspecError:
-                continue
-            if wanted(seen.user.username):
-                ref, status = seen.object_ref, seen.response_status
-                at = nanoseconds(seen.request_received_timestamp)
-                yield Request(
-                    seen.user.username, seen.user_agent, seen.verb,
-                    f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource, ref.name, status.code,
-                    status.reason, at, nanoseconds(seen.stage_timestamp) - at,
-                )  # fmt: skip
+    for seen in _read(log, _Seen):
+        if wanted(seen.user.username):
+            ref, status = seen.object_ref, seen.response_status
+            at = nanoseconds(seen.request_received_timestamp)
+            yield Request(
+                seen.user.username, seen.user_agent, seen.verb,
+                f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource, ref.name, status.code,
+                status.reason, at, nanoseconds(seen.stage_timestamp) - at,
+            )  # fmt: skip

@@ -17,6 +17,7 @@ import polars as pl
 
 from seatrial.model.lifecycle import FINISHED, LOST, Stage
 from seatrial.model.units import MILLISECOND
+from seatrial.record.locks import is_locked
 from seatrial.record.segments import Part, read_segment, remove_segment, sealed, write_sealed, writers
 
 NO_ERROR_KNOWN = 2**62
@@ -141,11 +142,4 @@ def _alone(directory: Path) -> Iterator[None]:
 
 def _grows(directory: Path, writer: str) -> bool:
     """Whether its process still has it open for writing."""
-    descriptor = os.open(directory / f"observed-{writer}.seg", os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(directory / f"observed-{writer}.seg")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.record.segments import Appended, write_whole, writer_name
+from seatrial.record.segments import Appended, put_in_place, writer_name
 
 METRICS = "metrics.parquet"
 SCHEMA = {"at_ns": pl.Int64, "source": pl.String, "metric": pl.String, "labels": pl.String, "value": pl.Float64}
@@ -59,10 +59,5 @@ def metrics(directory: Path) -> pl.DataFrame:
 def seal(directory: Path) -> None:
     """Text becomes Parquet; it goes only once that is safely there."""
     parts = sorted(directory.glob("metrics-*.tsv"))
-    if not parts:
-        return
-    table = metrics(directory)
-    if table.height:
-        write_whole(directory / METRICS, lambda path: table.write_parquet(path, statistics=False))
-    for path in parts:
-        path.unlink()
+    if parts:
+        put_in_place(directory / METRICS, metrics(directory), parts)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from seatrial.record.segments import Appended, write_whole, writer_name
+from seatrial.record.segments import Appended, put_in_place, writer_name
 
 RECORD = struct.Struct("<qqqhhhhhhhhf")
 DTYPE = np.dtype(
@@ -113,10 +113,5 @@ def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 def seal(directory: Path) -> None:
     """Turns the segments into Parquet; they go only once that is safely there. Without segments nothing is made."""
     segments = sorted(directory.glob("requests-*.seg"))
-    if not segments:
-        return
-    table = requests(directory)
-    if table.height:
-        write_whole(directory / REQUESTS, lambda path: table.write_parquet(path, statistics=False))
-    for path in [*segments, *directory.glob("requests-*.names")]:
-        path.unlink()
+    if segments:
+        put_in_place(directory / REQUESTS, requests(directory), [*segments, *directory.glob("requests-*.names")])

@@ -16,7 +16,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,14 @@ class Segment:
     def close(self) -> None:
         for file in self._files.values():
             os.close(file.descriptor)
+
+
+def put_in_place(path: Path, table: pl.DataFrame, of: Iterable[Path]) -> None:
+    """The table as Parquet instead of the files that it was made of. Nothing is written where it is empty."""
+    if table.height:
+        write_whole(path, lambda beside: table.write_parquet(beside, statistics=False))
+    for part in of:
+        part.unlink()
 
 
 class Appended:

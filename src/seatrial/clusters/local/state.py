@@ -23,6 +23,7 @@ from seatrial.clusters.local.places import Layout, cannot_write, clusters_root, 
 from seatrial.clusters.local.processes import ProcessId, end, identify
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Scalar
+from seatrial.record.locks import is_locked
 
 
 @dataclass(slots=True)
@@ -94,16 +95,9 @@ def claim(name: str, kept: bool) -> Claim:
 def is_run(layout: Layout) -> bool:
     """Whether a living process holds the claim."""
     try:
-        descriptor = os.open(layout.lock, os.O_RDWR | os.O_CLOEXEC)
+        return is_locked(layout.lock, os.O_RDWR)
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def reap() -> list[str]:
