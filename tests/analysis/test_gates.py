@@ -99,9 +99,11 @@ def test_a_baseline_that_lacks_the_stack_or_is_not_comparable_fails_the_gate(tmp
     assert "the baseline is not comparable: this study ran on sim" in gates(out, other)[0].explanation
 
 
-def test_an_invalid_trial_fails_a_gate_rather_than_passing_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sure", [False, True])
+def test_an_invalid_trial_fails_a_gate_rather_than_passing_it(tmp_path: Path, sure: bool) -> None:
     made = trials(*FAST)
-    made[2] = dataclasses.replace(made[2], also={"validity": {"valid": False, "reasons": ["the client was late"]}})
+    validity = {"valid": False, "reasons": ["the client was late"], "counted": sure}
+    made[2] = dataclasses.replace(made[2], also={"validity": validity})
     listed = [
         {"text": text, "place": "s.yaml:1:1"}
         for text in ("p99_s < 1000", "completed == submitted", "p99_s(kwok) < 1000")
@@ -109,7 +111,9 @@ def test_an_invalid_trial_fails_a_gate_rather_than_passing_it(tmp_path: Path) ->
     measured, counted, named = gates(study(tmp_path / "out", made, expect=listed))
     assert measured.state == named.state == "fails"
     assert "003-kwok-r3 is not to be trusted: the client was late" in measured.explanation
-    assert counted.state == "holds", "a client that was late counts right"
+    assert counted.state == ("holds" if sure else "fails"), (
+        "a client that was late counts right; one that missed things does not"
+    )
 
 
 def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:

@@ -65,6 +65,11 @@ class TrialRecord:
         return not self.cut_off and bool((self.document.get("validity") or {}).get("valid", False))
 
     @property
+    def counted(self) -> bool:
+        """Whether its counts can be trusted, also where its times cannot: nothing went by unseen."""
+        return self.valid or (not self.cut_off and bool((self.document.get("validity") or {}).get("counted", False)))
+
+    @property
     def reasons(self) -> list[str]:
         """Why it is not valid, in words."""
         reasons = [str(reason) for reason in (self.document.get("validity") or {}).get("reasons", ())]

@@ -219,7 +219,7 @@ class _Gate:
         for run in runs:
             if run.trial.outcome == CUT_OFF:
                 return f"{run.trial.name} was interrupted"
-            if not run.trial.valid and not self.exact:
+            if not (run.trial.counted if self.exact else run.trial.valid):
                 return f"{run.trial.name} is not to be trusted: {'; '.join(run.trial.reasons)}"
         return ""
 

@@ -272,6 +272,7 @@ class LiveCluster:
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = list(self._problems)
+        counted = not reasons and created >= sent and not any(gap.missed for gap in gaps)
         mean = self._lag_total / max(self._lag_looks, 1)
         if self._asking:
             if mean > LAG_SHARE * self._asking.mean_ns():
@@ -290,6 +291,7 @@ class LiveCluster:
         refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
+            "counted": counted,
             "refused": self._asking.notes() if self._asking else [],
             "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lag_worst / 1e6,

@@ -76,6 +76,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
     return {
         "valid": not reasons,
         "reasons": reasons,
+        "counted": not gone,
         "followed": bool(watched.spans),
         "known": known,
         "hidden": hidden,

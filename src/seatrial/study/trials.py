@@ -181,7 +181,7 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
         rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
             reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
-    return {"valid": not reasons, "reasons": reasons, "rates": rates, **measured}
+    return {"valid": not reasons, "reasons": reasons, "counted": True, "rates": rates, **measured}
 
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
