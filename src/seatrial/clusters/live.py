@@ -272,7 +272,7 @@ class LiveCluster:
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = list(self._problems)
-        counted = not reasons and created >= sent and not any(gap.missed for gap in gaps)
+        counted = not reasons and created >= sent  # after a gap a list says what is so, if not since when
         mean = self._lag_total / max(self._lag_looks, 1)
         if self._asking:
             if mean > LAG_SHARE * self._asking.mean_ns():
