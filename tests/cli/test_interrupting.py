@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from seatrial.study.interrupting import TOGETHER_S
 from tests.conftest import COMMAND
 
 SCENARIO = """
@@ -51,7 +52,8 @@ def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path
     starting = time.monotonic()
     process = _begin(tmp_path)
     began = time.monotonic()
-    os.kill(process.pid, number)
+    for _ in range(2):  # as `timeout` does: one for the process, one for its group
+        os.kill(process.pid, number)
     output, words = process.communicate(timeout=30)
     took = time.monotonic() - began
     assert process.returncode == 130, words
@@ -66,6 +68,41 @@ def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path
     assert 0 < row["submitted"] == times.height
     assert "out/times.csv" in output
     assert took < max(1.0, began - starting), "gone within a second, or sooner than it began where the machine is busy"
+
+
+STUBBORN = """
+import asyncio
+from seatrial.study.interrupting import interruption
+
+async def main():
+    interruption.cancels(asyncio.current_task())
+    print("up", flush=True)
+    try:
+        await asyncio.sleep(100)
+    finally:
+        print("down", flush=True)
+        await asyncio.sleep(100)
+
+interruption.listen()
+asyncio.run(main())
+"""
+
+
+def test_a_second_signal_ends_what_takes_long_to_clear_up_at_once() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "down\n"
+    time.sleep(TOGETHER_S + 0.1)
+    assert process.poll() is None, "signals that come together are one"
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "seatrial clean -o OUT" in words
 
 
 @pytest.mark.slow

@@ -1,14 +1,20 @@
 """Ctrl-C while a trial runs: the trial's task is cancelled, what was observed is kept, nothing new begins.
 
 A handler of our own, because asyncio's is only there while its loop runs and raises in places where files are being written. A
-second signal means it: it raises `KeyboardInterrupt` at once.
+second signal means it: the process ends at once, as with `kill -9`, which leaves nothing running either. To raise in the middle of
+an event loop would lose whichever callback runs just then, and whoever waits for that one would wait for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import time
 from types import FrameType
+
+TOGETHER_S = 1.0  # signals this close are one: `timeout` sends its own to the process and to the group that it is in
+AT_ONCE = b"seatrial: stopped at once; `seatrial clean -o OUT` removes what it left in a cluster\n"
 
 
 class Interruption:
@@ -16,6 +22,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.wanted = False
+        self._since = 0.0
         self._task: asyncio.Task[object] | None = None
 
     def listen(self, insist: bool = True) -> None:
@@ -25,11 +32,20 @@ class Interruption:
             signal.signal(number, self._signalled)
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
-        if self.wanted and self._insist:
-            raise KeyboardInterrupt
-        self.wanted = True
-        if self._task is not None:
-            self._task.cancel()
+        if not self.wanted:
+            self.wanted, self._since = True, time.monotonic()
+            if self._task is not None:
+                self._task.cancel()
+        elif self._insist and time.monotonic() > self._since + TOGETHER_S:
+            self._end_at_once()
+
+    def _end_at_once(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise KeyboardInterrupt from None
+        os.write(2, AT_ONCE)
+        os._exit(130)
 
     def cancels(self, task: asyncio.Task[object] | None) -> None:
         """The task that a signal cancels from now on; at once if there was one before."""
