@@ -130,7 +130,7 @@ def _alone(directory: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            if _is_at(path, descriptor):
                 try:
                     yield
                 finally:
@@ -138,6 +138,13 @@ def _alone(directory: Path) -> Iterator[None]:
                 return
         finally:
             os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _grows(directory: Path, writer: str) -> bool:
