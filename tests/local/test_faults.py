@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -55,19 +54,6 @@ async def runs_a_pod(plane: LocalControlPlane, name: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def taken_on(plane: LocalControlPlane) -> None:
-    """Until KWOK holds the node. It passes over pods that come between its first list and the news of its own lease, and nobody
-    tells it of them again (docs/local.md)."""
-    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/fake-0"
-    async with asyncio.timeout(60):
-        while True:
-            await asyncio.sleep(0.2)
-            with contextlib.suppress(OSError):
-                status, lease = await asyncio.to_thread(plane.api("seatrial").call, "GET", path)
-                if status == 200 and lease["spec"].get("holderIdentity"):
-                    return
-
-
 async def all_run(plane: LocalControlPlane) -> None:
     """Also KWOK, which is started anew by us a moment after etcd or the API server was."""
     await asyncio.sleep(1)
@@ -96,7 +82,6 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
                     assert time.monotonic() - begun < 1
                     while plane.pids.get(component, before) == before:
                         await asyncio.sleep(0.01)
-                await taken_on(plane)
                 await runs_a_pod(plane, f"after-{component}")
             assert [(d.component, d.status, d.restarting) for d in plane.deaths] == [
                 (component, -signal.SIGKILL, True) for component in COMPONENTS
@@ -107,7 +92,6 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
             async with asyncio.timeout(60):
                 while len(plane.deaths) < 2 * len(COMPONENTS) or len(plane.pids) < len(COMPONENTS):
                     await asyncio.sleep(0.01)
-            await taken_on(plane)
             await runs_a_pod(plane, "after-all")
             assert not plane.failed.is_set()
             pids = list(plane.pids.values())

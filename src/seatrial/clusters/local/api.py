@@ -35,9 +35,8 @@ class Api:
         connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
         try:
             text = None if body is None else json.dumps(body)
-            connection.request(
-                method, path, text, {"Content-Type": "application/json", "Accept": "application/json, */*"}
-            )
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            connection.request(method, path, text, {"Content-Type": kind, "Accept": "application/json, */*"})
             answer = connection.getresponse()
             content = answer.read()
             is_json = answer.getheader("Content-Type", "").startswith("application/json")

@@ -81,6 +81,7 @@ class LocalControlPlane:
         self._paths: dict[str, Path] = {}
         self._established_at: float | None = None
         self._asking_anew: asyncio.Task[None] | None = None
+        self._reminding: asyncio.Task[None] | None = None
 
     # ── what callers read once it is up ──
 
@@ -179,8 +180,9 @@ class LocalControlPlane:
     async def down(self) -> None:
         """Everything stopped in order and removed. Safe to call at any moment, also twice."""
         supervisor, self._supervisor = self._supervisor, None
-        if self._asking_anew:
-            self._asking_anew.cancel()
+        for task in (self._asking_anew, self._reminding):
+            if task:
+                task.cancel()
         try:
             if supervisor:
                 await supervisor.stop_or_kill()
@@ -226,6 +228,8 @@ class LocalControlPlane:
         self.timings.setdefault(component, time.monotonic() - self._begun)
         if again and component in ("etcd", "kube-apiserver") and "kwok" in self.pids:
             self._asking_anew = asyncio.create_task(self._ask_anew())
+        if again and component == "kwok":
+            self._reminding = asyncio.create_task(self._remind())
         if component == "kube-apiserver":
             bindings = [_binding(identity) for identity in self.plane.identities if identity.role]
             await asyncio.to_thread(self._create_all, bindings)
@@ -255,6 +259,29 @@ class LocalControlPlane:
             await asyncio.sleep(0.1)
         if self._supervisor:
             self._supervisor.renew("kwok")
+
+    async def _remind(self) -> None:
+        """A KWOK that starts lists the pods of a node as soon as it has asked for the lease, and passes over them while its own
+        watch has not shown it that lease: they would stay as they are. Once it holds the nodes, every pod is touched."""
+        with contextlib.suppress(OSError, LookupError, TypeError):  # no proper answer: KWOK is then started anew, too
+            await asyncio.to_thread(self._touch_pods, self.api(), time.monotonic() + SETTLE_S)
+
+    @staticmethod
+    def _touch_pods(api: Api, until: float) -> None:
+        while time.monotonic() < until:
+            _, nodes = api.call("GET", "/api/v1/nodes")
+            _, leases = api.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+            held = {one["metadata"]["name"] for one in leases["items"] if one["spec"].get("holderIdentity")}
+            if {node["metadata"]["name"] for node in nodes["items"]} <= held:
+                break
+            time.sleep(0.2)
+        time.sleep(1.0)
+        _, pods = api.call("GET", "/api/v1/pods")
+        touched = {"metadata": {"annotations": {"seatrial.dev/touched": str(time.time_ns())}}}
+        for pod in pods["items"]:
+            meta = pod["metadata"]
+            if pod["spec"].get("nodeName") and pod["status"].get("phase") in ("Pending", "Running"):
+                api.call("PATCH", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", touched)
 
     async def _before_again(self, component: str) -> None:
         """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""
