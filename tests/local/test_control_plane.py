@@ -6,11 +6,14 @@ import json
 import stat
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from seatrial.clusters.local import kept
 from seatrial.clusters.local.api import Api
+from seatrial.clusters.local.components import Wish
+from seatrial.clusters.local.stages import default_stages
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(1800)]
 
@@ -133,3 +136,25 @@ def test_kwok_can_be_given_other_stages(kubectl: Kubectl, cluster: kept.Kept) ->
     kept.restage(cluster.name, default_stages())
     assert kept.find(cluster.name).pids["kwok"] != before
     kubectl("get", "nodes")
+
+
+def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path], eventually: Eventually) -> None:
+    """As shipped it would ask for all pods again, and start anew what it has just started, whenever the server closes its watch."""
+    everything = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+    wish = Wish(stages=default_stages(), audit_policy=everything)
+    found = kept.up("watched", wish, binaries)
+    try:
+        seen: list[str] = []
+
+        def asked() -> bool:
+            whole = found.layout.audit_log.read_text().rpartition("\n")[0]  # the last line may be under way
+            lines = map(json.loads, whole.splitlines())
+            seen[:] = [
+                line["requestURI"] for line in lines if line["user"]["username"] == "kwok" and line["verb"] == "watch"
+            ]
+            return any("/pods?" in uri for uri in seen)
+
+        assert eventually(asked, 20)
+        assert not [uri for uri in seen if "resourceVersion=0&" in uri]
+    finally:
+        kept.down("watched")

@@ -27,13 +27,21 @@ ETCD = GoBinary("etcd", _GO / "etcd", "go.etcd.io/etcd/server/v3")
 KUBE_APISERVER = _kubernetes("kube-apiserver")
 KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager")
 KUBE_SCHEDULER = _kubernetes("kube-scheduler")
-KWOK = GoBinary("kwok", _GO / "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+# KWOK asks for every watch from the beginning; an API server at its limit closes watches, is asked for all pods again, and KWOK
+# starts anew what it has just started (docs/local.md). Changed so, a watch goes on where the last one ended.
+_FROM_THE_BEGINNING = "if !o.EnableListPager || o.EnableStreamWatch {"
+_WHERE_IT_ENDED = "if (!o.EnableListPager || o.EnableStreamWatch) && !opts.AllowWatchBookmarks {"
+KWOK = GoBinary(
+    "kwok", _GO / "kwok", "sigs.k8s.io/kwok/cmd/kwok",
+    replace=(("pkg/utils/informer/event.go", _FROM_THE_BEGINNING, _WHERE_IT_ENDED),),
+)  # fmt: skip
 
 # What a cluster runs, in the order in which it pays to build them.
 CONTROL_PLANE = (ETCD, KWOK, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER)
 
 KUBECTL = _kubernetes("kubectl")
 KWOKCTL = GoBinary("kwokctl", _GO / "kwok", "sigs.k8s.io/kwok/cmd/kwokctl")
+KWOK_AS_SHIPPED = GoBinary("kwok-as-shipped", KWOK.module, KWOK.package)
 
 # Clients and peers that only tests and benchmarks want.
 PEERS = (KUBECTL, KWOKCTL)
