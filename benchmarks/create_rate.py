@@ -1,13 +1,14 @@
 """How fast our client creates objects, and what that costs it, side by side with kube-burner on the same API server.
 
 A load test is only as good as its client is cheap: what the client needs, the server on the same machine does not get,
-and what the client cannot send is not tested. 10,000 Secrets and ConfigMaps by 50 workers, sent and recorded as a `create` phase
-of a scenario is (the third phase of `priority-and-fairness`, alone), then the same objects by kube-burner with its limits out
-of the way. Both as an administrator, whom Priority & Fairness lets through: as anyone else,
-kube-burner runs into 429s and makes 100 objects a second. A fresh control plane for each, no audit log; what is there
-is counted on the server.
+and what the client cannot send is not tested. 50 workers make 10,000 objects, 100 Secrets and 100 ConfigMaps in each of 50
+namespaces, sent and recorded as a `create` phase of a scenario is (the third phase of `priority-and-fairness`, alone); then
+kube-burner makes the same with its limits out of the way, in an iteration per namespace, which is what it does best. With
+`--configmaps` it is 10,000 ConfigMaps in one namespace by 32 workers, and by kube-burner in an iteration each. Both as an
+administrator, whom Priority & Fairness lets through: as anyone else, kube-burner runs into 429s and makes 100 objects a
+second. A fresh control plane for each, no audit log; the namespaces are there before; what is there is counted on the server.
 
-    python benchmarks/create_rate.py [--objects N] [--connections N] [--rounds N] [--alone]
+    python benchmarks/create_rate.py [--configmaps] [--objects N] [--rounds N] [--alone]
 
 Prints one line per round and ends with status 1 unless we are at least 2.5 times as fast and a request costs at most
 120 µs of client CPU (the median of the rounds each), and every object is there exactly once.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import resource
 import statistics
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -55,24 +58,22 @@ global: {gc: false}
 metricsEndpoints: []
 jobs:
 - name: create-rate
-  jobIterations: OBJECTS
+  jobIterations: ITERATIONS
   qps: 20000
   burst: 20000
   namespace: create-rate
-  namespacedIterations: false
+  namespacedIterations: SPREAD
   waitWhenFinished: false
   verifyObjects: false
   preLoadImages: false
   cleanup: false
   objects:
-  - {objectTemplate: secret.yml, replicas: 1}
-  - {objectTemplate: configmap.yml, replicas: 1}
 """
 KUBE_BURNER_TEMPLATE = """\
 apiVersion: v1
 kind: KIND
 metadata:
-  name: mass-{{.Iteration}}
+  name: mass-{{.Iteration}}-{{.Replica}}
   labels:
     seatrial.dev/study: create-rate
     seatrial.dev/phase: mass
@@ -81,6 +82,27 @@ DATA:
 """
 TEXT = filling(100).decode()
 KINDS = {"Secret": ("stringData", SECRETS), "ConfigMap": ("data", CONFIGMAPS)}
+EACH = 100  # of a kind in a namespace, as the third phase has it
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What both make."""
+
+    objects: int
+    kinds: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    workers: int
+
+    @property
+    def spread(self) -> bool:
+        return len(self.namespaces) > 1
+
+
+def form(objects: int, configmaps: bool) -> Form:
+    if configmaps:
+        return Form(objects, ("ConfigMap",), (NAMESPACE,), 32)
+    spaces = objects // (EACH * len(KINDS))
+    return Form(spaces * EACH * len(KINDS), tuple(KINDS), tuple(f"{NAMESPACE}-{i}" for i in range(spaces)), 50)
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -96,46 +118,58 @@ class Figures(msgspec.Struct, frozen=True):
         return self.there / self.seconds
 
 
-async def ours(kubeconfig: Path, objects: int, connections: int) -> Figures:
+async def ours(kubeconfig: Path, what: Form) -> Figures:
     """All objects by a phase's workers in a closed loop, every request recorded; connecting is part of it."""
     manifests = tuple(
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "mass-${i}"}, data: {"text": "${payload}"}}
-        for kind, (data, _) in KINDS.items()
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "mass-${i}"}, KINDS[kind][0]: {"text": "${payload}"}}
+        for kind in what.kinds
     )
-    phase = Requests("mass", "create", manifests, objects // 2, workers=connections, payload=100)
-    async with Client(access_from(kubeconfig), connections=connections, identity=Identity("load"), mark=MARK) as client:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await client.create(NAMESPACES, body, NAMESPACE)
+    phase = Requests(
+        "mass", "create", manifests, what.objects // len(what.kinds), workers=what.workers, payload=100,
+        namespaces=len(what.namespaces), each=EACH if what.spread else 0,
+    )  # fmt: skip
+    access = access_from(kubeconfig)
+    async with Client(access, connections=what.workers, identity=Identity("load"), mark=MARK) as client:
         with tempfile.TemporaryDirectory() as folder:
             log = RequestLog(Path(folder))
             forms = [
                 form_of(phase, manifest, KINDS[manifest["kind"]][1], {MARK.key: MARK.value}, "")
                 for manifest in phase.objects
             ]
-            sender = Sender(phase, forms, client, [NAMESPACE], log, 0, print)
+            sender = Sender(phase, forms, client, what.namespaces, log, 0, print)
             cpu, begin = cpu_of(resource.RUSAGE_SELF), time.perf_counter()
             await sender.run()
             log.close()
             seconds, cpu = time.perf_counter() - begin, cpu_of(resource.RUSAGE_SELF) - cpu
             rows = requests(Path(folder))
         made = rows.filter((rows["code"] == 201) & (rows["attempt"] == 1)).height
-        return Figures(seconds, cpu / objects * 1e6, await count(client), made)
+        return Figures(seconds, cpu / what.objects * 1e6, await count(client, what), made)
 
 
-async def count(client: Client) -> int:
-    names = Counter[tuple[str, str]]()
-    for kind, (_, where) in KINDS.items():
-        async for page in client.pages(where, NAMESPACE, shape=Object, labelSelector=f"{MARK.key}={MARK.value}"):
-            names.update((kind, one.metadata.name) for one in page.items)
-    return sum(1 for name, times in names.items() if times == 1)
+async def make_namespaces(kubeconfig: Path, what: Form) -> None:
+    async with Client(access_from(kubeconfig), connections=8) as client:
+        for name in what.namespaces:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await client.create(NAMESPACES, body, name)
 
 
-def theirs(program: Path, kubeconfig: Path, objects: int) -> Figures:
+async def count(client: Client, what: Form) -> int:
+    names = Counter[tuple[str, str, str]]()
+    for kind in what.kinds:
+        async for page in client.pages(KINDS[kind][1], shape=Object, labelSelector=f"{MARK.key}={MARK.value}"):
+            names.update((kind, one.metadata.namespace, one.metadata.name) for one in page.items)
+    return sum(1 for times in names.values() if times == 1)
+
+
+def theirs(program: Path, kubeconfig: Path, what: Form) -> Figures:
+    iterations, replicas = (len(what.namespaces), EACH) if what.spread else (what.objects // len(what.kinds), 1)
+    config = KUBE_BURNER_CONFIG.replace("ITERATIONS", str(iterations)).replace("SPREAD", str(what.spread).lower())
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.yml").write_text(KUBE_BURNER_CONFIG.replace("OBJECTS", str(objects // 2)))
-        for kind, (data, _) in KINDS.items():
-            text = KUBE_BURNER_TEMPLATE.replace("KIND", kind).replace("DATA", data).replace("TEXT", TEXT)
-            (Path(folder) / f"{kind.lower()}.yml").write_text(text)
+        for kind in what.kinds:
+            text = KUBE_BURNER_TEMPLATE.replace("KIND", kind).replace("DATA", KINDS[kind][0]).replace("TEXT", TEXT)
+            (Path(folder) / f"{kind}.yml").write_text(text)
+            config += f"  - {{objectTemplate: {kind}.yml, replicas: {replicas}}}\n"
+        (Path(folder) / "config.yml").write_text(config)
         cpu, begin = cpu_of(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             [program, "init", "-c", "config.yml", "--log-level", "fatal"], cwd=folder, timeout=600, check=False,
@@ -145,12 +179,12 @@ def theirs(program: Path, kubeconfig: Path, objects: int) -> Figures:
 
     async def counted() -> int:
         async with Client(access_from(kubeconfig)) as client:
-            return await count(client)
+            return await count(client, what)
 
     there = asyncio.run(counted())
     if not there:
         raise SystemExit(f"kube-burner made nothing: {done.stdout[-500:]}")
-    return Figures(seconds, cpu / objects * 1e6, there, there)
+    return Figures(seconds, cpu / what.objects * 1e6, there, there)
 
 
 def cpu_of(who: int) -> float:
@@ -158,26 +192,26 @@ def cpu_of(who: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def on_a_fresh_server(binaries: dict[str, Path], name: str) -> kept.Kept:
+@contextlib.contextmanager
+def fresh_server(binaries: dict[str, Path], name: str, what: Form) -> Iterator[Path]:
     """Both begin on a server that is done with its own start: ours takes five seconds, and would be half over by then."""
     cluster = kept.up(f"{name}-{os.getpid()}", Wish(audit=False), binaries)
-    time.sleep(REST_S)
-    return cluster
-
-
-def one_round(binaries: dict[str, Path], objects: int, connections: int, alone: bool) -> tuple[Figures, Figures | None]:
-    cluster = on_a_fresh_server(binaries, "ours")
     try:
-        us = uvloop.run(ours(cluster.kubeconfig(ADMIN.name), objects, connections))
+        kubeconfig = cluster.kubeconfig(ADMIN.name)
+        asyncio.run(make_namespaces(kubeconfig, what))
+        time.sleep(REST_S)
+        yield kubeconfig
     finally:
         kept.down(cluster.name)
+
+
+def one_round(binaries: dict[str, Path], what: Form, alone: bool) -> tuple[Figures, Figures | None]:
+    with fresh_server(binaries, "ours", what) as kubeconfig:
+        us = uvloop.run(ours(kubeconfig, what))
     if alone:
         return us, None
-    cluster = on_a_fresh_server(binaries, "theirs")
-    try:
-        return us, theirs(binaries["kube-burner"], cluster.kubeconfig(ADMIN.name), objects)
-    finally:
-        kept.down(cluster.name)
+    with fresh_server(binaries, "theirs", what) as kubeconfig:
+        return us, theirs(binaries["kube-burner"], kubeconfig, what)
 
 
 def line(us: Figures, them: Figures | None, objects: int) -> str:
@@ -196,17 +230,17 @@ def line(us: Figures, them: Figures | None, objects: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--objects", type=int, default=10_000)
-    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--configmaps", action="store_true", help="ConfigMaps alone, in one namespace, by 32 workers")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="without kube-burner")
     options = parser.parse_args()
     wanted = [*programs.CONTROL_PLANE, *([] if options.alone else [KUBE_BURNER])]
     binaries = ensure_binaries(wanted)
-    rounds = []
+    what, rounds = form(options.objects, options.configmaps), []
     for _ in range(options.rounds):
-        rounds.append(one_round(binaries, options.objects, options.connections, options.alone))
-        print(line(*rounds[-1], options.objects), flush=True)
-    whole = all(us.there == us.made == options.objects for us, _ in rounds)
+        rounds.append(one_round(binaries, what, options.alone))
+        print(line(*rounds[-1], what.objects), flush=True)
+    whole = all(us.there == us.made == what.objects for us, _ in rounds)
     cheap = statistics.median(us.cpu_us for us, _ in rounds) <= 120
     factors = [us.rate / them.rate for us, them in rounds if them is not None]
     fast = not factors or statistics.median(factors) >= 2.5

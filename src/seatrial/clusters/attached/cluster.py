@@ -190,8 +190,8 @@ class AttachedCluster(LiveCluster):
         body = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": name, "labels": self.labels},
                 "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
                 "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
-        for namespace in self.load_namespaces:
-            await self.client.create(ROLE_BINDINGS, body, name, namespace)
+        create = self.client.create
+        await asyncio.gather(*(create(ROLE_BINDINGS, body, name, namespace) for namespace in self.load_namespaces))
 
     def _terms(self) -> tuple[Term, ...]:
         return tuple(term for selector in self._existing for term in parse_selector(selector))

@@ -17,6 +17,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,7 @@ from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]
 
+TOUCHED_AT_ONCE = 16
 SETTLE_S = 60.0
 # The API server holds every create of a kind back for 2 s if the kind was established less than 2 s ago (whole seconds):
 # apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not pay for that.
@@ -278,10 +280,12 @@ class LocalControlPlane:
         time.sleep(1.0)
         _, pods = api.call("GET", "/api/v1/pods")
         touched = {"metadata": {"annotations": {"seatrial.dev/touched": str(time.time_ns())}}}
-        for pod in pods["items"]:
-            meta = pod["metadata"]
-            if pod["spec"].get("nodeName") and pod["status"].get("phase") in ("Pending", "Running"):
-                api.call("PATCH", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", touched)
+        paths = [
+            f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}" for pod in pods["items"]
+            if pod["spec"].get("nodeName") and pod["status"].get("phase") in ("Pending", "Running")
+        ]  # fmt: skip
+        with ThreadPoolExecutor(TOUCHED_AT_ONCE) as threads:
+            list(threads.map(lambda path: api.call("PATCH", path, touched), paths))
 
     async def _before_again(self, component: str) -> None:
         """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""
