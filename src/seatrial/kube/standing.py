@@ -57,18 +57,22 @@ async def standing(client: Client) -> Standing:
     return Standing(said.status.user_info.username, tuple(said.status.user_info.groups), off)
 
 
-async def allowed(client: Client, verb: str, resource: Resource, namespace: str = "", subresource: str = "") -> bool:
-    """Whether we may do this; without a namespace, in all of them."""
+async def allowed(
+    client: Client, verb: str, resource: Resource, namespace: str = "", subresource: str = "", user: str = ""
+) -> bool:
+    """Whether we may do this, or this user may; without a namespace, in all of them."""
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
     if subresource:
         attributes["subresource"] = subresource
+    kind, spec = ("SubjectAccessReview", {"user": user}) if user else ("SelfSubjectAccessReview", {})
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **spec},
     }
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    return (await client.ask(_review("selfsubjectaccessreviews", path, review), _Review)).status.allowed
+    plural = f"{kind.lower()}s"
+    path = f"/apis/authorization.k8s.io/v1/{plural}"
+    return (await client.ask(_review(plural, path, review), _Review)).status.allowed
 
 
 def _review(resource: str, path: str, body: object) -> Request:
