@@ -3,7 +3,7 @@
 A load test is only as good as its client is cheap: what the client needs, the server on the same machine does not get,
 and what the client cannot send is not tested. 50 workers make 10,000 objects, 100 Secrets and 100 ConfigMaps in each of 50
 namespaces, sent and recorded as a `create` phase of a scenario is (the third phase of `priority-and-fairness`, alone); then
-kube-burner makes the same with its limits out of the way, in an iteration per namespace, which is what it does best. With
+kube-burner makes the same with its limits out of the way, in an iteration per namespace, the fastest way that was tried. With
 `--configmaps` it is 10,000 ConfigMaps in one namespace by 32 workers, and by kube-burner in an iteration each. Both as an
 administrator, whom Priority & Fairness lets through: as anyone else, kube-burner runs into 429s and makes 100 objects a
 second. A fresh control plane for each, no audit log; the namespaces are there before; what is there is counted on the server.

@@ -42,7 +42,7 @@ from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
 REMOVE_WITHIN_S = 120.0
-HEARD_WITHIN_S = 5.0
+HEARD_WITHIN_S = 5.0  # for a role that still does not count then, the load's own refusals speak
 NOT_READY = "node.kubernetes.io/not-ready"  # put on by admission, taken off by the node lifecycle controller
 POLL_S = 0.2  # it is not our API server: look less often than on `local`
 
