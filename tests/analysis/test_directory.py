@@ -41,6 +41,14 @@ def test_a_study_cut_off_by_a_crash_is_read_as_far_as_it_went_and_says_so(tmp_pa
     assert any("2 of 4 trials were not run" in note for note in study.notes)
 
 
+def test_a_trial_without_its_description_is_left_out_by_name(tmp_path: Path) -> None:
+    out = write_study(tmp_path, [Made([plain()]), Made([plain()], number=2)], planned=["003-kwok-r2"])
+    (out / "trials" / "002-kwok-r0" / "trial.json").unlink()
+    study = read_study(out)
+    assert [trial.name for trial in study.trials] == ["001-kwok-r0"]
+    assert study.notes == ("002-kwok-r0 is left out: it has no trial.json", "1 of 3 trials were not run")
+
+
 def test_a_line_that_the_crash_tore_is_among_the_notes(tmp_path: Path) -> None:
     out = write_study(tmp_path, [Made([plain()], outcome="running", sealed=False)])
     with (out / "trials" / "001-kwok-r0" / "submitted.jsonl").open("a") as file:

@@ -158,7 +158,10 @@ def read_study(out: Path) -> StudyRecord:
     for name in document.get("trials", ()):
         directory = out / TRIALS / str(name)
         if not (directory / TRIAL).is_file():
-            missing += 1
+            if directory.is_dir():
+                notes.append(f"{name} is left out: it has no {TRIAL}")
+            else:
+                missing += 1
             continue
         trial = read_trial(directory)
         trials.append(trial)
@@ -167,7 +170,7 @@ def read_study(out: Path) -> StudyRecord:
             _, torn = _whole_lines(directory / SUBMITTED)
             notes += [f"{trial.name}: {torn}"] if torn else []
     if missing:
-        notes.append(f"{missing} of {missing + len(trials)} trials were not run")
+        notes.append(f"{missing} of {len(document['trials'])} trials were not run")
     return StudyRecord(out, document, tuple(trials), tuple(notes))
 
 
