@@ -47,14 +47,11 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
-@pytest.fixture
-def seatrial(tmp_path: Path) -> Seatrial:
-    """`seatrial("run", …)` in an empty directory; 80 columns, no terminal."""
-
+def _command(tmp_path: Path, *command: str) -> Seatrial:
     def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         plain = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
         return subprocess.run(
-            [*COMMAND, *map(str, arguments)],
+            [*command, *map(str, arguments)],
             cwd=tmp_path,
             env={**plain, "COLUMNS": "80", **environment},
             capture_output=True,
@@ -64,3 +61,31 @@ def seatrial(tmp_path: Path) -> Seatrial:
         )
 
     return run
+
+
+@pytest.fixture
+def seatrial(tmp_path: Path) -> Seatrial:
+    """`seatrial("run", …)` in an empty directory; 80 columns, no terminal."""
+    return _command(tmp_path, *COMMAND)
+
+
+_SLOWLY = """
+import asyncio, sys
+from seatrial.cli.main import main
+from seatrial.clusters.requests.permitting import Permits
+
+bind = Permits._bind
+
+async def slowly(self, user, namespaces):
+    await asyncio.sleep(0.5)
+    await bind(self, user, namespaces)
+
+Permits._bind = slowly
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def seatrial_giving_roles_slowly(tmp_path: Path) -> Seatrial:
+    """The same where it takes half a second until an identity of a load has its role."""
+    return _command(tmp_path, sys.executable, "-c", _SLOWLY)

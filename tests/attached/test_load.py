@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -72,28 +70,12 @@ def test_pods_of_a_load_stand_on_nodes_of_ours_and_nothing_foreign_changes(
     assert "apiserver_request_total" in set(measured["metric"])
 
 
-SLOWLY = """
-import asyncio, sys
-from seatrial.cli.main import main
-from seatrial.clusters.attached.cluster import AttachedCluster
-
-allow = AttachedCluster._allow
-
-async def slowly(self, user):
-    await asyncio.sleep(0.5)
-    await allow(self, user)
-
-AttachedCluster._allow = slowly
-sys.exit(main())
-"""
-
-
-def test_phases_that_begin_together_wait_until_their_identity_may_act(foreign: Foreign, tmp_path: Path) -> None:
+def test_phases_that_begin_together_wait_until_their_identity_may_act(
+    foreign: Foreign, seatrial_giving_roles_slowly: Seatrial, tmp_path: Path
+) -> None:
     """The second one did not: what it sent in that moment was refused, and the trial waited for it."""
-    (tmp_path / "slowly.py").write_text(SLOWLY)
-    target = ("--on", "kubeconfig", "--context", CONTEXT, "--kubeconfig", str(foreign.kubeconfig), "-o", "out")
-    command = [sys.executable, "slowly.py", "run", str(scenario(tmp_path, "as: tenant")), *target]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    target = ("--on", "kubeconfig", "--context", CONTEXT, "--kubeconfig", foreign.kubeconfig)
+    done = seatrial_giving_roles_slowly("run", scenario(tmp_path, "as: tenant"), *target, "-o", "out")
     assert done.returncode == 0, done.stderr
     sent = pl.read_parquet(next((tmp_path / "out").glob("trials/*/requests.parquet")))
     assert set(sent.filter(pl.col("verb") == "create")["code"]) == {201}

@@ -116,9 +116,31 @@ expect:
 """
 
 
+TOGETHER = """
+name: together
+nodes: [{name: fake, count: 1, capacity: {cpu: 32, memory: 64Gi}}]
+stacks: [default]
+steps:
+  - - create: {name: a, count: 20, as: tenant, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "a-${i}"}}}
+    - create: {name: b, count: 20, as: tenant, objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "b-${i}"}}}
+    - create:
+        {name: c, count: 20, as: {service-account: maker},
+         objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "c-${i}"}}}
+expect: ["errors == 0", "requests(tenant) == 40", "requests == 60"]
+"""
+
+
 def _trial(out: Path, setup: str) -> tuple[dict[str, Any], pl.DataFrame]:
     [directory] = (out / "trials").glob(f"*-{setup}-r1")
     return json.loads((directory / "trial.json").read_text()), pl.read_parquet(directory / "requests.parquet")
+
+
+def test_phases_that_begin_together_wait_until_their_identity_may_act(
+    seatrial_giving_roles_slowly: Seatrial, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(TOGETHER)
+    done = seatrial_giving_roles_slowly("run", "s.yaml", "--on", "local", "-o", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_choreography_leaves_nothing_and_the_server_counts_what_the_client_counts(

@@ -21,11 +21,12 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.requests.measuring import Measuring
+from seatrial.clusters.requests.permitting import Permits
 from seatrial.clusters.standing import state_of
 from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through, in_rounds, values_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.config import Impersonation
-from seatrial.kube.resources import NAMESPACES, NODES, PODS, STRATEGIC
+from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, NAMESPACES, NODES, PODS, STRATEGIC
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
@@ -121,6 +122,7 @@ class LiveCluster:
             await self._add_nodes(group)
         await self._prepare()
         if self.trial.requests():
+            self._permits = Permits(self.client, self.namespace, self.labels)
             self._asking = Asking(
                 self.trial, self.client, self.acting, self.labels, self.namespace, self._directory, self.break_off,
                 self.prepared,
@@ -153,10 +155,21 @@ class LiveCluster:
         return Tally(load.phase, load.count, wanted, last - first)
 
     async def acting(self, identity: Identity, connections: int) -> Client:
-        """A client of its own for an identity. Here: the user that we are, or whom that one may impersonate."""
+        """A client of its own for an identity, which may do everything: in the whole cluster, for that is ours."""
+        if user := self.user_of(identity):
+            self.prepared.add(CLUSTER_ROLE_BINDINGS)
+            await self._permits.give(user, ())
+        return await self.client_as(identity, connections)
+
+    def user_of(self, identity: Identity) -> str:
+        """Whom the server takes it for; empty where that is whoever we are."""
+        account = identity.service_account
+        return identity.user or (f"system:serviceaccount:{self.namespace}:{account}" if account else "")
+
+    async def client_as(self, identity: Identity, connections: int) -> Client:
+        """Here we impersonate."""
         agent = kube.Identity(identity.name, identity.user_agent)
-        if identity.user or identity.service_account:
-            user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
+        if user := self.user_of(identity):
             agent = msgspec.structs.replace(agent, impersonate=Impersonation(user, groups=identity.groups))
         return Client(self.client.access, connections=connections, identity=agent)
 

@@ -7,11 +7,8 @@ of this trial, and our pods tolerate that taint and must stand on a node with th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
-import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,8 @@ from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local.supervisor import Death
 from seatrial.kube import ApiProblem, Client, Lost, Mark
 from seatrial.kube.kubeconfig import read_kubeconfig
-from seatrial.kube.resources import CONFIGMAPS, LEASES, NAMESPACES, NODES, ROLE_BINDINGS
+from seatrial.kube.resources import LEASES, NAMESPACES, NODES
 from seatrial.kube.shapes import Node, Object, Shape
-from seatrial.kube.standing import allowed
 from seatrial.model.errors import SeatrialError, SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
@@ -42,7 +38,6 @@ from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 
 REMOVE_WITHIN_S = 120.0
-HEARD_WITHIN_S = 5.0  # for a role that still does not count then, the load's own refusals speak
 NOT_READY = "node.kubernetes.io/not-ready"  # put on by admission, taken off by the node lifecycle controller
 POLL_S = 0.2  # it is not our API server: look less often than on `local`
 
@@ -67,8 +62,6 @@ class AttachedCluster(LiveCluster):
         self._clock_off = 0.0
         self._removed: bool | None = None
         self._failed = False
-        self._allowed: set[str] = set()
-        self._allowing = asyncio.Lock()
 
     def target(self) -> dict[str, Any]:
         """Where our things are, and whether they are gone again."""
@@ -182,27 +175,9 @@ class AttachedCluster(LiveCluster):
 
     async def acting(self, identity: Identity, connections: int) -> Client:
         """Whom we impersonate may do everything in the namespaces that we made, if we may say so: they go with the trial."""
-        user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
-        async with self._allowing:  # phases begin side by side: whoever comes second waits, too
-            if (identity.user or identity.service_account) and user not in self._allowed:
-                self._allowed.add(user)
-                with contextlib.suppress(ApiProblem):  # then its requests are refused, in the server's words
-                    await self._allow(user)
-        return await super().acting(identity, connections)
-
-    async def _allow(self, user: str) -> None:
-        group, name = ROLE_BINDINGS.group, f"load-{zlib.crc32(user.encode()):08x}"
-        body = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": name, "labels": self.labels},
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
-        *others, last = self.load_namespaces
-        create = self.client.create
-        await asyncio.gather(*(create(ROLE_BINDINGS, body, name, namespace) for namespace in others))
-        await create(ROLE_BINDINGS, body, name, last)
-        # The server's authorizer hears of bindings a moment later, in their order.
-        end = time.monotonic() + HEARD_WITHIN_S
-        while time.monotonic() < end and not await allowed(self.client, "create", CONFIGMAPS, last, user=user):
-            await asyncio.sleep(0.02)
+        if user := self.user_of(identity):
+            await self._permits.give(user, self.load_namespaces)
+        return await self.client_as(identity, connections)
 
     def _terms(self) -> tuple[Term, ...]:
         return tuple(term for selector in self._existing for term in parse_selector(selector))

@@ -32,7 +32,7 @@ from seatrial.clusters.requests.asking import all_identities
 from seatrial.clusters.requests.holding import Webhook, configuration
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.kube import Access, Client, Mark, access_from
-from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS, create
+from seatrial.kube.resources import SERVICE_ACCOUNTS, create
 from seatrial.model import control_plane, plan
 from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
@@ -116,8 +116,8 @@ class LocalCluster(LiveCluster):
             await self.client.resource_of(body["apiVersion"], body["kind"]), body, body["metadata"]["name"]
         )
 
-    async def acting(self, identity: plan.Identity, connections: int) -> Client:
-        """With a certificate of its own, or a token, and everything allowed."""
+    async def client_as(self, identity: plan.Identity, connections: int) -> Client:
+        """With a certificate of its own, or a token."""
         agent = kube.Identity(identity.name, identity.user_agent)
         access = self.client.access
         if identity.service_account:
@@ -125,21 +125,14 @@ class LocalCluster(LiveCluster):
         elif identity.user:
             known = f"load-{zlib.crc32(repr((identity.user, identity.groups)).encode()):08x}"
             if known not in self._known:
-                one = control_plane.Identity(known, identity.user, identity.groups, "cluster-admin")
-                self._known[known] = access_from(await self._plane.add_identity(one))
+                one = control_plane.Identity(known, identity.user, identity.groups)
+                self._known[known] = access_from(self._plane.add_identity(one))
             access = self._known[known]
         return Client(access, connections=connections, identity=agent)
 
     async def _token(self, name: str) -> str:
-        made = {"metadata": {"name": name, "labels": self.labels}}
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", **made}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "labels": self.labels}}
         await self.client.create(SERVICE_ACCOUNTS, account, name, self.namespace)
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                   "metadata": {"name": f"{self.namespace}-{name}", "labels": self.labels},
-                   "roleRef": role, "subjects": [subject]}  # fmt: skip
-        await self.client.create(CLUSTER_ROLE_BINDINGS, binding, f"{self.namespace}-{name}")
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
                   "spec": {"expirationSeconds": TOKEN_S}}  # fmt: skip
         request = create(SERVICE_ACCOUNTS, wanted, name, self.namespace, subresource="token")
@@ -246,20 +239,6 @@ class KeptCluster(LiveCluster):
     """A control plane that was there before and stays (`--cluster NAME`): the trial makes and removes what it needs."""
 
     plays = False  # its keeper does
-
-    async def acting(self, identity: plan.Identity, connections: int) -> Client:
-        """We may impersonate anyone there; whom we do may do everything as long as the trial lasts."""
-        user = identity.user or f"system:serviceaccount:{self.namespace}:{identity.service_account}"
-        if identity.user or identity.service_account:
-            name = f"{self.namespace}-{zlib.crc32(user.encode()):08x}"
-            group = "rbac.authorization.k8s.io"
-            body = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding",
-                    "metadata": {"name": name, "labels": self.labels},
-                    "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-                    "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
-            self.prepared.add(CLUSTER_ROLE_BINDINGS)
-            await self.client.create(CLUSTER_ROLE_BINDINGS, body, name)
-        return await super().acting(identity, connections)
 
     def __init__(self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> None:
         super().__init__(trial, stack, ledger, submissions, os.urandom(4).hex(), directory)

@@ -200,12 +200,10 @@ class LocalControlPlane:
         for log in self.layout.logs.glob("*.log"):
             shutil.copyfile(log, target / log.name)
 
-    async def add_identity(self, identity: Identity) -> Path:
-        """Somebody more whom the API server knows, with its role bound; the kubeconfig to act as them."""
+    def add_identity(self, identity: Identity) -> Path:
+        """The kubeconfig to act as somebody whom the API server has not known until now, and who may do nothing yet."""
         Authority.load(self.layout).issue_client(self.layout, identity)
         write_kubeconfig(self.layout, self.url, identity)
-        if identity.role:
-            await asyncio.to_thread(_create, self.api(), _binding(identity))
         return self.kubeconfig(identity.name)
 
     async def restage(self, stages: str) -> None:
