@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,17 @@ def test_a_scenario_runs_on_its_nodes_twice_and_leaves_it_as_it_was(place: Place
     together = gangs.agg(pl.col("started_s").max(), pl.col("finished_s").min())
     assert (together["finished_s"] - together["started_s"] >= 1.0).all(), "a gang runs its time from when all run"
     assert {node["metadata"]["name"] for node in place.get("nodes")} == before
+
+
+def test_the_controller_manager_finds_nothing_to_add_to_its_nodes(place: Place) -> None:
+    """It patched each of them twice, and was busy with that when the first workloads came."""
+    log = place.directory / "state" / "seatrial" / "clusters" / "mine" / "audit.log"
+    whole, _, _ = log.read_text().rpartition("\n")  # the last line may be on its way
+    asked = Counter((r["verb"], r["objectRef"]["resource"]) for r in map(json.loads, whole.splitlines()))
+    assert asked["create", "nodes"] == 200
+    assert asked["patch", "nodes"] <= 64, (
+        "some of those that are made side by side around the 100th, where the controller changes its mind"
+    )
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,11 @@ async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup], progress: Pr
     from seatrial.kube import Client, access_from
 
     progress.begin(f"{sum(group.count for group in groups):,} fake nodes")
-    made = itertools.count(1)
+    made, there = itertools.count(1), 0
     async with Client(access_from(kubeconfig), connections=fakes.CONNECTIONS) as client:
         for group in groups:
-            await fakes.create(client, group, 0, {}, lambda: progress.step(f"{next(made):,} made"))
+            await fakes.create(client, group, 0, {}, lambda: progress.step(f"{next(made):,} made"), there)
+            there += group.count
         wanted = {name for group in groups for name in fakes.names(group)}
         while not await fakes.leased(client, wanted):
             progress.step()

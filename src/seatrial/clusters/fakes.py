@@ -28,10 +28,23 @@ _NODE_INFO = {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": 
               "kubeProxyVersion": "kwok", "kubeletVersion": "fake", "machineID": "", "operatingSystem": "linux",
               "osImage": "", "systemUUID": ""}  # fmt: skip
 
+# Labels and annotation are those that the controller manager would add otherwise, in two patches for each of 1,000 nodes and
+# for minutes as shipped: it would be busy with that while the first workloads are measured.
+_LABELS = {
+    "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+    "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
+}  # fmt: skip
+_SECRETS_TTL = "node.alpha.kubernetes.io/ttl"
+# Up to so many nodes, so many seconds: pkg/controller/ttl/ttl_controller.go, v1.36.3.
+_TTLS = ((100, 0), (500, 15), (1000, 30), (2000, 60))
+_LONGEST_TTL = 300
 
-def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> dict[str, Any]:
-    """A node that is Ready from its first moment, as a kubelet registers one that has started before."""
+
+def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str, there: int) -> dict[str, Any]:
+    """A node that is Ready from its first moment, as a kubelet registers one that has started before, in a cluster that has so
+    many others."""
     name = f"{group.name}-{index}"
+    ttl = next((seconds for most, seconds in _TTLS if there < most), _LONGEST_TTL)
     capacity = {"pods": 110, **group.capacity}
     amounts = {resource: format_quantity(amount, resource) for resource, amount in capacity.items()}
     return {
@@ -39,9 +52,9 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-                       "type": "kwok", GROUP_LABEL: group.name, **group.labels, **labels},
-            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
+            "labels": {"kubernetes.io/hostname": name, **_LABELS, "type": "kwok", GROUP_LABEL: group.name,
+                       **group.labels, **labels},
+            "annotations": {_SECRETS_TTL: str(ttl)},
         },
         "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints]},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready_condition(True, now)], "nodeInfo": _NODE_INFO,
@@ -50,15 +63,22 @@ def node(group: NodeGroup, index: int, labels: Mapping[str, str], now: str) -> d
 
 
 async def create(
-    client: Client, group: NodeGroup, first: int, labels: Mapping[str, str], made: Callable[[], None] = lambda: None
+    client: Client,
+    group: NodeGroup,
+    first: int,
+    labels: Mapping[str, str],
+    made: Callable[[], None] = lambda: None,
+    there: int = 0,
 ) -> list[str]:
-    """The group's nodes, numbered from `first`, at full client speed; their names. `made` is told of each."""
+    """The group's nodes, numbered from `first`, at full client speed; their names. `made` is told of each; `there` are the
+    cluster's other nodes."""
     now = timestamp()
     slots = asyncio.Semaphore(CONNECTIONS)
 
     async def make(index: int) -> None:
         async with slots:
-            await client.create(NODES, node(group, index, labels, now), f"{group.name}-{index}")
+            body = node(group, index, labels, now, there + index - first)
+            await client.create(NODES, body, f"{group.name}-{index}")
             made()
 
     async with asyncio.TaskGroup() as tasks:

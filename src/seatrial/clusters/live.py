@@ -412,7 +412,7 @@ class LiveCluster:
         await until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
 
     async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
-        return await fakes.create(self.client, group, first, self.labels)
+        return await fakes.create(self.client, group, first, self.labels, there=len(self._node_groups))
 
     async def _all_leased(self) -> bool:
         return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
