@@ -144,6 +144,8 @@ def test_killed_kwok_is_started_again_and_the_run_completes(
     assert eventually(lambda: len(foreign.our_pods()) == 8)
     [folder] = [entry for entry in (own_state / "seatrial/clusters").iterdir() if entry.name.startswith("kwok-")]
     os.kill(json.loads((folder / "state.json").read_text())["processes"]["kwok"]["pid"], signal.SIGKILL)
+    touched = lambda pod: "seatrial.dev/touched" in pod["metadata"].get("annotations", {})  # noqa: E731
+    assert eventually(lambda: any(map(touched, foreign.our_pods()))), "the new KWOK may have passed over them"
     _, errors = process.communicate(timeout=80)
     assert process.returncode == 0, errors
     assert "kwok" in trial_of(tmp_path / "out")["validity"]["deaths"][0]

@@ -125,7 +125,8 @@ def test_a_foreign_kwok_is_a_danger_if_it_takes_our_nodes_too(args: list[str], c
 def test_leases_of_our_nodes_that_another_holds_end_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Player, "identity", lambda _self: "host_1")
     cluster = AttachedCluster.__new__(AttachedCluster)
-    cluster._player = Player("s", "", died=lambda _: None, before_again=lambda: asyncio.sleep(0))
+    nothing = lambda: asyncio.sleep(0)  # noqa: E731
+    cluster._player = Player("s", "", died=lambda _: None, before_again=nothing, after_again=nothing)
     cluster._refuse_foreign_holder({"host_1"})
     with pytest.raises(SetupProblem, match="another KWOK \\(host_2\\) took nodes of ours"):
         cluster._refuse_foreign_holder({"host_1", "host_2"})

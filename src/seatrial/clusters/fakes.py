@@ -7,20 +7,24 @@ annotation of the pod.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from seatrial.kube import Client
-from seatrial.kube.resources import LEASES, NODES
-from seatrial.kube.shapes import Object, Shape
-from seatrial.model.labels import DURATION_ANNOTATION, GROUP_LABEL, UNREADY_ANNOTATION
+from seatrial.kube import ApiProblem, Client
+from seatrial.kube.resources import LEASES, NODES, PODS
+from seatrial.kube.shapes import Object, Pod, Shape
+from seatrial.model.labels import DURATION_ANNOTATION, GROUP_LABEL, TOUCHED_ANNOTATION, UNREADY_ANNOTATION
 from seatrial.model.plan import NodeGroup, Span
 from seatrial.model.units import MILLISECOND, format_quantity
 
+REMIND_WITHIN_S = 60.0
+REMINDED_AT_ONCE = 16
 CONNECTIONS = 32  # requests in flight; more makes a small API server no faster
 Expression = dict[str, Any]  # one of a stage's matchExpressions
 
@@ -95,6 +99,27 @@ async def leased(client: Client, nodes: set[str]) -> bool:
     """Whether KWOK has taken them on: it plays only nodes whose lease it holds."""
     leases = await client.list(LEASES, "kube-node-lease", shape=_Lease, resourceVersion="0")
     return nodes <= {lease.metadata.name for lease in leases.items if lease.spec.holder_identity}
+
+
+async def remind(client: Client, nodes: set[str], namespaces: Sequence[str] = ("",)) -> None:
+    """For a KWOK that was started anew. It lists the pods of a node as soon as it has asked for the lease, and passes over them
+    while its own watch has not shown it that lease: they would stay as they are. Once it holds the nodes, pods are touched."""
+    until = time.monotonic() + REMIND_WITHIN_S
+    while time.monotonic() < until and not await leased(client, nodes):
+        await asyncio.sleep(0.2)
+    await asyncio.sleep(1.0)
+    touched = {"metadata": {"annotations": {TOUCHED_ANNOTATION: str(time.time_ns())}}}
+    slots = asyncio.Semaphore(REMINDED_AT_ONCE)
+
+    async def touch(pod: Pod) -> None:
+        async with slots:
+            with contextlib.suppress(ApiProblem):  # it is gone by now
+                await client.patch(PODS, touched, pod.metadata.name, pod.metadata.namespace)
+
+    for namespace in namespaces:
+        pods = (await client.list(PODS, namespace, shape=Pod)).items
+        asleep = [pod for pod in pods if pod.spec.node_name in nodes and pod.status.phase in ("Pending", "Running")]
+        await asyncio.gather(*map(touch, asleep))
 
 
 class _LeaseSpec(Shape):

@@ -4,6 +4,7 @@ STUDY_LABEL = "seatrial.dev/study"  # which study made it: what `clean` goes by
 WORKLOAD_LABEL = "seatrial.dev/workload"  # which workload an object belongs to
 GROUP_LABEL = "seatrial.dev/nodes"  # which node group a fake node belongs to
 DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake node
+TOUCHED_ANNOTATION = "seatrial.dev/touched"  # when a pod was last shown to a KWOK that was started anew
 UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
 GANG_LABEL = "seatrial.dev/gang"  # on a gang's pods: how many pods the gang has
 APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long a gang's pod runs once all of the gang do

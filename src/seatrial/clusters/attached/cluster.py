@@ -7,6 +7,7 @@ of this trial, and our pods tolerate that taint and must stand on a node with th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -23,7 +24,7 @@ from seatrial.clusters.attached.removing import NODE_LEASES, find, remove
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.live import LiveCluster
 from seatrial.clusters.local.supervisor import Death
-from seatrial.kube import ApiProblem, Client, Lost, Mark
+from seatrial.kube import ApiProblem, Client, Lost, Mark, Unreachable
 from seatrial.kube.kubeconfig import read_kubeconfig
 from seatrial.kube.resources import LEASES, NAMESPACES, NODES
 from seatrial.kube.shapes import Node, Object, Shape
@@ -57,7 +58,8 @@ class AttachedCluster(LiveCluster):
             int, tuple[PodShape, PodShape]
         ] = {}  # by id; the original is kept so that the id stays its own
         self._player = Player(
-            study, f"{STUDY_LABEL}={study}", died=self._kwok_died, before_again=self._free_leases
+            study, f"{STUDY_LABEL}={study}", died=self._kwok_died, before_again=self._free_leases,
+            after_again=self._remind,
         )  # fmt: skip
         self._clock_off = 0.0
         self._removed: bool | None = None
@@ -213,6 +215,11 @@ class AttachedCluster(LiveCluster):
         for names in self._groups.values():
             for name in names:
                 await self.client.delete(LEASES, name, NODE_LEASES)
+
+    async def _remind(self) -> None:
+        nodes = {name for names in self._groups.values() for name in names}
+        with contextlib.suppress(ApiProblem, Lost, Unreachable):
+            await fakes.remind(self.client, nodes, sorted({self.namespace, *self.load_namespaces}))
 
     # down
 

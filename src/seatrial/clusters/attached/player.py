@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ _IDENTITY = re.compile(r'\bid"?[=:]\s*"?([\w.-]+_[0-9a-f-]{36})')
 
 
 class Player:
-    """`before_again` is awaited before KWOK is started anew: it must free the nodes from the one that died."""
+    """`before_again` is awaited before KWOK is started anew: it must free the nodes from the one that died. `after_again` is run
+    when it is ready again: its pods want to be reminded."""
 
     def __init__(
         self,
@@ -40,9 +41,12 @@ class Player:
         *,
         died: Callable[[Death], None],
         before_again: Callable[[], Awaitable[None]],
+        after_again: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._study, self._selector = study, selector
-        self._died, self._before_again = died, before_again
+        self._died, self._before_again, self._after_again = died, before_again, after_again
+        self._anew = False
+        self._after: asyncio.Task[None] | None = None
         self._claim: Claim | None = None
         self._state: State | None = None
         self._supervisor: Supervisor | None = None
@@ -67,7 +71,7 @@ class Player:
             self._state.url, self._state.up = server, True
         self._supervisor = Supervisor(
             layout.directory, layout.log, restart=True, on_death=self._died, on_change=self._record,
-            before_again=self._again,
+            before_again=self._again, when_ready=self._ready,
         )  # fmt: skip
         component = _component(self._selector)
         await self._supervisor.start([component], {component.name: program})
@@ -97,6 +101,8 @@ class Player:
     async def stop(self) -> None:
         """The process, then everything of it on disk. Safe at any moment, also twice."""
         supervisor, self._supervisor = self._supervisor, None
+        if self._after:
+            self._after.cancel()
         try:
             if supervisor:
                 await supervisor.stop_or_kill()
@@ -106,7 +112,12 @@ class Player:
                 held.remove()
 
     async def _again(self, _component: str) -> None:
+        self._anew = True
         await self._before_again()
+
+    async def _ready(self, _component: str) -> None:
+        if self._anew:
+            self._after = asyncio.create_task(self._after_again())
 
     def _record(self) -> None:
         if self._supervisor and self._state and self._claim:

@@ -17,13 +17,13 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
+from seatrial.clusters import fakes
 from seatrial.clusters.local.api import Api
 from seatrial.clusters.local.binaries import ensure_binaries, kept_files
 from seatrial.clusters.local.components import ADMIN, STAGES, USER, Wish, describe, override
@@ -33,12 +33,14 @@ from seatrial.clusters.local.places import Layout, check_name, write_private
 from seatrial.clusters.local.ports import Ports
 from seatrial.clusters.local.state import Claim, State, claim, read_state, reap
 from seatrial.clusters.local.supervisor import Death, Supervisor
+from seatrial.kube import ApiProblem, Client, Lost, Unreachable, access_from
+from seatrial.kube.resources import NODES
+from seatrial.kube.shapes import Object
 from seatrial.model.control_plane import CA_BUNDLE, ControlPlane, GoBinary, Identity
 from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]
 
-TOUCHED_AT_ONCE = 16
 SETTLE_S = 60.0
 # The API server holds every create of a kind back for 2 s if the kind was established less than 2 s ago (whole seconds):
 # apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not pay for that.
@@ -261,29 +263,10 @@ class LocalControlPlane:
             self._supervisor.renew("kwok")
 
     async def _remind(self) -> None:
-        """A KWOK that starts lists the pods of a node as soon as it has asked for the lease, and passes over them while its own
-        watch has not shown it that lease: they would stay as they are. Once it holds the nodes, every pod is touched."""
-        with contextlib.suppress(OSError, LookupError, TypeError):  # no proper answer: KWOK is then started anew, too
-            await asyncio.to_thread(self._touch_pods, self.api(), time.monotonic() + SETTLE_S)
-
-    @staticmethod
-    def _touch_pods(api: Api, until: float) -> None:
-        while time.monotonic() < until:
-            _, nodes = api.call("GET", "/api/v1/nodes")
-            _, leases = api.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
-            held = {one["metadata"]["name"] for one in leases["items"] if one["spec"].get("holderIdentity")}
-            if {node["metadata"]["name"] for node in nodes["items"]} <= held:
-                break
-            time.sleep(0.2)
-        time.sleep(1.0)
-        _, pods = api.call("GET", "/api/v1/pods")
-        touched = {"metadata": {"annotations": {"seatrial.dev/touched": str(time.time_ns())}}}
-        paths = [
-            f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}" for pod in pods["items"]
-            if pod["spec"].get("nodeName") and pod["status"].get("phase") in ("Pending", "Running")
-        ]  # fmt: skip
-        with ThreadPoolExecutor(TOUCHED_AT_ONCE) as threads:
-            list(threads.map(lambda path: api.call("PATCH", path, touched), paths))
+        with contextlib.suppress(ApiProblem, Lost, Unreachable):  # no proper answer: KWOK is then started anew, too
+            async with Client(access_from(self.kubeconfig(ADMIN.name)), connections=fakes.REMINDED_AT_ONCE) as client:
+                nodes = {node.metadata.name for node in (await client.list(NODES, shape=Object)).items}
+                await fakes.remind(client, nodes)
 
     async def _before_again(self, component: str) -> None:
         """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""
