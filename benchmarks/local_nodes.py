@@ -8,7 +8,8 @@ twice as fast (medians).
 Ours runs with the scenario setting `qps: {equal: 5000}`, kwokctl with `--disable-qps-limits`. Both are timed from the first request
 until a watch of our own client has seen the last node Ready or the last pod Running. Between the two, both are given the time
 until KWOK holds the lease of every node ("taken on": it plays pods on no other), and a rest: the controller manager annotates
-every node again when there are many, and writes an event for each, which is work of the nodes. The audit log is off for both.
+kwokctl's nodes again when there are many, and writes an event for each of both, which is work of the
+nodes. The audit log is off for both.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ _NODE_INFO = {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": 
               "kubeProxyVersion": "kwok", "kubeletVersion": "fake", "machineID": "", "operatingSystem": "linux",
               "osImage": "", "systemUUID": ""}  # fmt: skip
 
-# Labels and annotation are those that the controller manager would add otherwise, in two patches for each of 1,000 nodes and
-# for minutes as shipped: it would be busy with that while the first workloads are measured.
+# Labels and annotation are those that the controller manager would add otherwise: it would patch every node, some of them twice,
+# while the first workloads are measured (docs/local.md has the figures).
 _LABELS = {
     "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
     "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
