@@ -22,6 +22,7 @@ from seatrial.clusters.local.pki import Authority
 from seatrial.clusters.local.stages import default_stages
 from seatrial.model.control_plane import Identity
 from tests.conftest import COMMAND
+from tests.waiting import LONGEST_S, eventually
 
 CONTEXT = "seatrial-foreign"
 LABEL = "seatrial.dev/study"
@@ -128,10 +129,8 @@ def _populate(foreign: Foreign) -> None:
         foreign.create("/api/v1/nodes", _object("v1", "Node", f"real-{number}", labels, status=status))
     foreign.create("/api/v1/namespaces", _object("v1", "Namespace", "team"))
     foreign.create("/api/v1/namespaces/team/configmaps", _object("v1", "ConfigMap", "theirs", data={"a": "b"}))
-    until = time.monotonic() + 20
-    while foreign.api.call("GET", "/api/v1/namespaces/team/serviceaccounts/default")[0] != 200:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    account = "/api/v1/namespaces/team/serviceaccounts/default"
+    assert eventually(lambda: foreign.api.call("GET", account)[0] == 200)
     for name, cpu in (("web-0", "1"), ("web-1", "1"), ("too-large", "32")):
         foreign.create("/api/v1/namespaces/team/pods", _object("v1", "Pod", name, spec=_pod(cpu)))
     template = {"metadata": {"labels": {"app": "api"}}, "spec": _pod("100m")}
@@ -142,7 +141,7 @@ def _populate(foreign: Foreign) -> None:
 
 def _settle(foreign: Foreign) -> None:
     before: Objects = {}
-    until = time.monotonic() + 30
+    until = time.monotonic() + LONGEST_S
     while time.monotonic() < until:
         now, _ = foreign.everything()
         pods = foreign.get("/api/v1/namespaces/team/pods")["items"]
@@ -195,15 +194,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> bool:
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return holds()
 
 
 def trial_of(out: Path) -> dict[str, Any]:

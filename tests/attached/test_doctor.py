@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attached.conftest import CONTEXT, Foreign, eventually
+from tests.attached.conftest import CONTEXT, Foreign
 from tests.conftest import Seatrial
+from tests.waiting import eventually
 
 LINE = re.compile(r"(ok     |warn   |missing)  \S.*")
 Scenario = Callable[..., Path]

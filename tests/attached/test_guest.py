@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attached.conftest import CONTEXT, EXISTING, FAKES, Foreign, Start, eventually, trial_of
+from tests.attached.conftest import CONTEXT, EXISTING, FAKES, Foreign, Start, trial_of
 from tests.conftest import Seatrial
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 Scenario = Callable[..., Path]

@@ -9,8 +9,9 @@ import pytest
 
 from seatrial.clusters.attached.placing import on_existing, on_ours, placed
 from seatrial.model.selectors import parse_selector
-from tests.attached.conftest import CONTEXT, Foreign, Start, eventually, trial_of
+from tests.attached.conftest import CONTEXT, Foreign, Start, trial_of
 from tests.conftest import Seatrial
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 

@@ -178,7 +178,7 @@ def follow(run: Any, peers: Any, watches: list[object], enough: int, **settings:
     async def story() -> Any:
         client_of = peers.client(answer, patience=QUICK, **settings)
         async with client_of as (client, peer), watched(client) as (seen, state, task):
-            await until(lambda: len(seen) >= enough or task.done(), 5)
+            await until(lambda: len(seen) >= enough or task.done())
             if task.done():
                 task.result()
             return seen, state, peer

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -85,20 +84,6 @@ def start_python(script: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)], env=python_env(), text=True, stdout=subprocess.PIPE
     )
-
-
-def eventually(holds: Callable[[], bool], within_s: float = 10.0) -> bool:
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return holds()
-
-
-@pytest.fixture(name="eventually")
-def eventually_fixture() -> Callable[..., bool]:
-    return eventually
 
 
 @pytest.fixture(name="start_python")

@@ -14,6 +14,7 @@ import pytest
 
 from seatrial.clusters.local.places import clusters_root
 from seatrial.clusters.local.processes import identify
+from tests.waiting import eventually
 
 Seatrial = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -88,7 +89,7 @@ def test_a_port_that_is_taken_is_a_clear_error(seatrial_cluster: Seatrial) -> No
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("binaries")
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
-def test_a_start_that_is_interrupted_leaves_nothing(sig: signal.Signals, eventually: Callable[..., bool]) -> None:
+def test_a_start_that_is_interrupted_leaves_nothing(sig: signal.Signals) -> None:
     """Also after `kill -9` of the command: the keeper notices that nobody waits for it."""
     code = "from seatrial.cli.cluster import cluster_app; cluster_app()"
     source = Path(sys.modules["seatrial"].__file__ or "").parents[1]
@@ -97,9 +98,9 @@ def test_a_start_that_is_interrupted_leaves_nothing(sig: signal.Signals, eventua
         [sys.executable, "-c", code, "up", "hasty"],
         env={**os.environ, "PYTHONPATH": str(source)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as command:  # fmt: skip
-        assert eventually((directory / "logs" / "kube-apiserver.log").exists, 20)
+        assert eventually((directory / "logs" / "kube-apiserver.log").exists)
         command.send_signal(sig)
-    assert eventually(lambda: not directory.exists(), 20)
+    assert eventually(lambda: not directory.exists())
     running = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _runs_in(entry, directory)]
     assert running == []
 

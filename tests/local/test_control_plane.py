@@ -14,11 +14,11 @@ from seatrial.clusters.local import kept
 from seatrial.clusters.local.api import Api
 from seatrial.clusters.local.components import Wish
 from seatrial.clusters.local.stages import default_stages
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(1800)]
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
-Eventually = Callable[..., bool]
 
 NODE = {
     "apiVersion": "v1",
@@ -59,9 +59,9 @@ def test_kubectl_lists_without_warnings(kubectl: Kubectl, what: tuple[str, ...])
 
 @pytest.mark.usefixtures("node")
 def test_a_fake_node_gets_ready_and_runs_a_pod(kubectl: Kubectl) -> None:
-    kubectl("wait", "--for=condition=Ready", "node/fake-0", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "node/fake-0", "--timeout=90s")
     kubectl("apply", "-f", "-", given=json.dumps(POD))
-    kubectl("wait", "--for=condition=Ready", "pod/alone", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "pod/alone", "--timeout=90s")
     found = json.loads(kubectl("get", "pod", "alone", "-o", "json").stdout)
     assert found["status"]["phase"] == "Running"
     assert found["spec"]["nodeName"] == "fake-0"
@@ -70,15 +70,15 @@ def test_a_fake_node_gets_ready_and_runs_a_pod(kubectl: Kubectl) -> None:
 @pytest.mark.usefixtures("node")
 def test_a_job_runs_as_long_as_its_annotation_says_and_completes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=json.dumps(JOB))
-    kubectl("wait", "--for=condition=Complete", "job/brief", "--timeout=30s")
+    kubectl("wait", "--for=condition=Complete", "job/brief", "--timeout=90s")
 
 
 @pytest.mark.usefixtures("node")
-def test_nodes_renew_their_leases(kubectl: Kubectl, eventually: Eventually) -> None:
+def test_nodes_renew_their_leases(kubectl: Kubectl) -> None:
     def renewed() -> bool:
         return "fake-0" in kubectl("get", "leases", "-n", "kube-node-lease", "-o", "name").stdout
 
-    assert eventually(renewed, 20)
+    assert eventually(renewed)
 
 
 def test_the_user_may_do_everything_and_is_not_exempt_from_fairness(kubectl: Kubectl) -> None:
@@ -95,9 +95,7 @@ def test_every_component_acts_under_its_own_name(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.usefixtures("node")
-def test_the_audit_log_has_every_change_with_who_made_it(
-    kubectl: Kubectl, cluster: kept.Kept, eventually: Eventually
-) -> None:
+def test_the_audit_log_has_every_change_with_who_made_it(kubectl: Kubectl, cluster: kept.Kept) -> None:
     kubectl("create", "configmap", "audited")
     assert cluster.audit_log
 
@@ -109,7 +107,7 @@ def test_the_audit_log_has_every_change_with_who_made_it(
                 return bool(event["stage"] == "ResponseComplete" and event["user"]["username"] == "seatrial")
         return False
 
-    assert eventually(logged, 5)
+    assert eventually(logged)
     users = {json.loads(line)["user"]["username"] for line in cluster.audit_log.read_text().splitlines()}
     assert {"kwok", "system:kube-scheduler", "system:kube-controller-manager"} <= users
 
@@ -138,7 +136,7 @@ def test_kwok_can_be_given_other_stages(kubectl: Kubectl, cluster: kept.Kept) ->
     kubectl("get", "nodes")
 
 
-def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path], eventually: Eventually) -> None:
+def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path]) -> None:
     """As shipped it would ask for all pods again, and start anew what it has just started, whenever the server closes its watch."""
     everything = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
     wish = Wish(stages=default_stages(), audit_policy=everything)
@@ -154,7 +152,7 @@ def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path], even
             ]
             return any("/pods?" in uri for uri in seen)
 
-        assert eventually(asked, 20)
+        assert eventually(asked)
         assert not [uri for uri in seen if "resourceVersion=0&" in uri]
     finally:
         kept.down("watched")

@@ -23,10 +23,10 @@ from seatrial.clusters.local.stages import default_stages
 from seatrial.clusters.local.state import layouts, reap
 from seatrial.model.errors import SetupProblem
 from seatrial.model.settings import CONTROL_PLANE, resolve
+from tests.waiting import LONGEST_S, eventually
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(1800)]
 
-Eventually = Callable[..., bool]
 COMPONENTS = ["kube-scheduler", "kube-controller-manager", "kwok", "kube-apiserver", "etcd"]
 
 
@@ -57,7 +57,7 @@ async def runs_a_pod(plane: LocalControlPlane, name: str) -> None:
 async def all_run(plane: LocalControlPlane) -> None:
     """Also KWOK, which is started anew by us a moment after etcd or the API server was."""
     await asyncio.sleep(1)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONGEST_S):
         while len(plane.pids) < len(COMPONENTS):
             await asyncio.sleep(0.01)
 
@@ -76,13 +76,14 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
                 await all_run(plane)
                 before, begun = plane.pids[component], time.monotonic()
                 os.kill(before, signal.SIGKILL)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(LONGEST_S):
                     while not plane.deaths or plane.deaths[-1].component != component:
                         await asyncio.sleep(0.005)
-                    assert time.monotonic() - begun < 1
+                    noticed_s = time.monotonic() - begun
                     while plane.pids.get(component, before) == before:
                         await asyncio.sleep(0.01)
                 await runs_a_pod(plane, f"after-{component}")
+                assert noticed_s < max(1, (time.monotonic() - begun) / 4)  # however busy the machine is
             assert [(d.component, d.status, d.restarting) for d in plane.deaths] == [
                 (component, -signal.SIGKILL, True) for component in COMPONENTS
             ]
@@ -102,7 +103,7 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
 
 
 def test_a_killed_tool_leaves_nothing_after_the_next_command(
-    binaries: dict[str, Path], start_python: Callable[[str], subprocess.Popen[str]], eventually: Eventually
+    binaries: dict[str, Path], start_python: Callable[[str], subprocess.Popen[str]]
 ) -> None:
     paths = {name: str(path) for name, path in binaries.items()}
     with start_python(f"""
@@ -129,15 +130,13 @@ def test_a_killed_tool_leaves_nothing_after_the_next_command(
     assert not (clusters_root() / name).exists()
 
 
-def test_a_cluster_whose_keeper_is_killed_is_dead_and_can_be_made_again(
-    binaries: dict[str, Path], eventually: Eventually
-) -> None:
+def test_a_cluster_whose_keeper_is_killed_is_dead_and_can_be_made_again(binaries: dict[str, Path]) -> None:
     first = kept.up("orphaned", Wish(), binaries)
     processes = list(first.state.processes.values())
     first.state.owner.send(signal.SIGKILL)
     assert eventually(lambda: not any(p.alive for p in processes), 5)
     # Its claim goes with the last of its threads, its components with the first: there are moments in between.
-    assert eventually(lambda: not kept.find("orphaned", running=False).running, 5)
+    assert eventually(lambda: not kept.find("orphaned", running=False).running)
     second = kept.up("orphaned", Wish(), binaries)
     assert second.running
     kept.down("orphaned")

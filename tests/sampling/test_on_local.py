@@ -6,8 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from seatrial.kube.resources import JOBS
 from seatrial.record import merging
 from tests.conftest import Seatrial
 from tests.sampling.conftest import JOB, Start
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -59,13 +59,6 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found[0].read_text().splitlines()] if found else []
 
 
-def until(holds: Callable[[], bool], what: str, within: float = 90.0) -> None:
-    end = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 def remove(out: Path, cluster: str, names: Sequence[str]) -> None:
     """Their Jobs, and with those their pods. An API server that has just come again answers 403 until it knows its roles."""
 
@@ -91,17 +84,17 @@ def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     out = tmp_path / "out"
     rounds = ("-n", str(count), "-p", str(count // 25), "--delay", "0.2", "--template", "job.yaml")
     submit = start("submit", "-o", "out", *rounds, "--cluster", cluster)
-    until(lambda: len(lines(out)) > 50, "nothing was submitted")
+    assert eventually(lambda: len(lines(out)) > 50), "nothing was submitted"
     submit.kill()
     directory = next(out.glob("trials/*"))
     first = start("sample", "-o", "out", "--follow")
-    until(lambda: len(known(directory)) > 100, "the follower has seen nothing")
+    assert eventually(lambda: len(known(directory)) > 100), "the follower has seen nothing"
     first.kill()
     first.wait()
     before = known(directory)
     so_far = len(lines(out))
     rest = start("submit", "-o", "out", "--resume")
-    until(lambda: len(lines(out)) > so_far, "the submission does not go on")
+    assert eventually(lambda: len(lines(out)) > so_far), "the submission does not go on"
     os.kill(kept.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
     _, words = rest.communicate(timeout=120)  # waits for the API server, which comes again
     assert rest.returncode == 0, words
@@ -134,7 +127,7 @@ def test_a_sample_keeps_what_earlier_ones_saw_of_objects_that_are_gone(
     sent = seatrial("submit", "-o", "out", "-n", "4", "--template", "job.yaml", "--cluster", cluster)
     assert sent.returncode == 0, sent.stderr
     directory = next(out.glob("trials/*"))
-    until(lambda: "4 completed" in seatrial("sample", "-o", "out").stdout, "they do not complete")
+    assert eventually(lambda: "4 completed" in seatrial("sample", "-o", "out").stdout), "they do not complete"
     before = known(directory)
     assert {stage for _, stage in before} >= {
         "created",
@@ -176,7 +169,9 @@ def test_a_run_that_was_killed_is_followed_to_its_end(
     run = start("run", "killed.yaml", "--on", "local", "--cluster", cluster, "-o", "out")
 
     out = tmp_path / "out"
-    until(lambda: len(lines(out)) == 12 and bool(document(out).get("wall_epoch_ns")), "the run has not begun")
+    assert eventually(lambda: len(lines(out)) == 12 and bool(document(out).get("wall_epoch_ns"))), (
+        "the run has not begun"
+    )
     run.kill()
     run.wait()
     directory = next(out.glob("trials/*"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.local import programs
 from seatrial.clusters.local.binaries import ensure_binaries
 from tests.conftest import COMMAND
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -94,15 +94,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     assert not list((directory / "state").rglob("*.key"))
 
 
-def soon(holds: Callable[[], bool], within_s: float = 90.0) -> bool:
-    until = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.3)
-    return True
-
-
 def test_its_status_shows_nodes_and_stack(place: Place) -> None:
     rows = [line.split() for line in place.seatrial("cluster", "status").stdout.splitlines()]
     assert rows[1][0] == "mine"
@@ -170,7 +161,7 @@ def test_gangs_with_claims_complete_though_nobody_is_there_and_go_with_their_vol
         conditions = [job.get("status", {}).get("conditions", []) for job in place.get("jobs")]
         return sum(any(c["type"] == "Complete" and c["status"] == "True" for c in of) for of in conditions) == 4
 
-    assert soon(completed)
+    assert eventually(completed)
     claims, volumes = place.get("persistentvolumeclaims"), place.get("persistentvolumes")
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 4
     assert {claim["spec"]["volumeName"] for claim in claims} == {volume["metadata"]["name"] for volume in volumes}
@@ -179,7 +170,9 @@ def test_gangs_with_claims_complete_though_nobody_is_there_and_go_with_their_vol
     assert cleaned.returncode == 0, cleaned.stderr
     assert not place.get("persistentvolumes")
     assert not place.get("jobs")
-    assert soon(lambda: not [ns for ns in place.get("namespaces") if ns["metadata"]["name"].startswith("seatrial-")])
+    assert eventually(
+        lambda: not [ns for ns in place.get("namespaces") if ns["metadata"]["name"].startswith("seatrial-")]
+    )
     assert len(place.get("nodes")) == 200
 
 

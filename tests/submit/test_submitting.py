@@ -31,6 +31,7 @@ from seatrial.study import submitting
 from seatrial.study.submitting import Sent
 from tests.conftest import COMMAND, Seatrial
 from tests.submit.conftest import CLUSTER, Cluster, lines_of, python_env, study_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -194,10 +195,10 @@ def test_what_a_quota_refuses_is_recorded_and_sent_again_only_when_asked(
 def _until_counted(cluster: Cluster, namespace: str) -> None:
     """A quota holds once its controller has counted what is there."""
 
-    until = time.monotonic() + 60
-    while not cluster.ask(lambda client: client.get(QUOTAS, "few", namespace, shape=Quota)).status.hard:
-        assert time.monotonic() < until, "nobody looks after quotas"
-        time.sleep(0.05)
+    def counted() -> bool:
+        return bool(cluster.ask(lambda client: client.get(QUOTAS, "few", namespace, shape=Quota)).status.hard)
+
+    assert eventually(counted), "nobody looks after quotas"
 
 
 def test_what_an_admission_policy_refuses_does_not_stop_the_others(
