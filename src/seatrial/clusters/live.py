@@ -18,10 +18,12 @@ from seatrial import kube
 from seatrial.clusters import fakes
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
+from seatrial.clusters.lateness import Lateness
 from seatrial.clusters.preparing import apply, make_namespace, until
 from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.requests.permitting import Permits
+from seatrial.clusters.roster import Roster
 from seatrial.clusters.standing import state_of
 from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through, in_rounds, values_of
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
@@ -34,7 +36,7 @@ from seatrial.model.load import Load
 from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.settings import own
 from seatrial.model.state import State
-from seatrial.model.units import MILLISECOND, SECOND
+from seatrial.model.units import SECOND
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
@@ -45,9 +47,6 @@ from seatrial.record.submissions import Submissions
 T = TypeVar("T")
 
 EVERY_S = 1.0  # between looks at the server and the machine while a load runs
-LAG_EVERY_S = 0.05
-LAG_MOST = 100 * MILLISECOND  # an event loop that is further behind stamps its own sends too late
-LAG_SHARE = 0.1  # of what a request takes on average: so much of a load's times may be our own lateness
 SYNC_WITHIN_S = 60.0
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
 
@@ -76,12 +75,10 @@ class LiveCluster:
         self._applications: Applications | None = None
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._lag_worst = self._lag_looks = self._lag_total = 0
-        self._began_cpu = self._began_at = 0.0
+        self._lateness = Lateness()
         self._end: int | None = None
         self._broken: asyncio.Future[str] | None = None
-        self._groups: dict[str, list[str]] = {}
-        self._spans: list[dict[str, Any]] = []
+        self._roster: Roster[str] = Roster(self.now)
         self._names: list[list[tuple[Any, str]]] = []  # per workload: what was made for it
         self._workloads: list[Workload] = []
         self._closed: set[str] = set()  # nodes that take no pods: cordoned or not ready
@@ -138,10 +135,9 @@ class LiveCluster:
         if self._measuring:
             self._measuring.epoch = self.observer.epoch
             self._tasks.append(asyncio.create_task(self._measuring.run()))
-        for span in self._spans:
-            span["from_ns"] = 0
-        self._began_cpu, self._began_at = time.process_time(), time.monotonic()
-        self._tasks.append(asyncio.create_task(self._measure_lag()))
+        self._roster.begin()
+        self._lateness = Lateness()
+        self._tasks.append(asyncio.create_task(self._beat()))
 
     async def load(self, load: Load) -> Tally:
         phase = self.ledger.phase(load.phase)
@@ -155,11 +151,17 @@ class LiveCluster:
         return Tally(load.phase, load.count, wanted, last - first)
 
     async def acting(self, identity: Identity, connections: int) -> Client:
-        """A client of its own for an identity, which may do everything: in the whole cluster, for that is ours."""
+        """A client of its own for an identity, which may do everything there."""
         if user := self.user_of(identity):
-            self.prepared.add(CLUSTER_ROLE_BINDINGS)
-            await self._permits.give(user, ())
+            namespaces = self.permitted()
+            if not namespaces:
+                self.prepared.add(CLUSTER_ROLE_BINDINGS)
+            await self._permits.give(user, namespaces)
         return await self.client_as(identity, connections)
+
+    def permitted(self) -> Sequence[str]:
+        """The namespaces in which identities of a load may do everything; none: the whole cluster, for that is ours."""
+        return ()
 
     def user_of(self, identity: Identity) -> str:
         """Whom the server takes it for; empty where that is whoever we are."""
@@ -203,14 +205,12 @@ class LiveCluster:
             await self._add_nodes(change.add)
             await self._prepare()
             return
-        there = self._groups.get(change.group, [])
-        for name in list(there[: change.count]):
+        for name in self._roster.of(change.group)[: change.count]:
             (self._closed.discard if change.change in ("uncordon", "ready") else self._closed.add)(name)
             if change.change == "remove":
                 await self.client.delete(NODES, name)
-                there.remove(name)
                 self._node_groups.pop(name, None)
-                self._end_span(change.group)
+                self._roster.remove(change.group, name)
             elif change.change in ("cordon", "uncordon"):
                 await self.client.patch(NODES, {"spec": {"unschedulable": change.change == "cordon"}}, name)
             else:
@@ -233,7 +233,7 @@ class LiveCluster:
                     await self.client.delete(resource, name, self.namespace)  # gone already is fine
 
     def state(self) -> State:
-        quota = self.stack.quota(self.trial.setup.settings, self._capacity())
+        quota = self.stack.quota(self.trial.setup.settings, self._roster.capacity())
         return state_of(self.now(), self.observer, self._workloads, self._node_groups, self._closed, quota, self.dead())
 
     def dead(self) -> list[str]:
@@ -244,7 +244,7 @@ class LiveCluster:
         return {}
 
     def node_spans(self) -> list[dict[str, Any]]:
-        return [span for span in self._spans if span["count"]]
+        return self._roster.spans()
 
     async def broken(self) -> str:
         assert self._broken is not None
@@ -279,37 +279,25 @@ class LiveCluster:
         return sources.table(None, max(gaps, default=0))
 
     def validity(self) -> dict[str, Any]:
-        wall = max(time.monotonic() - self._began_at, 1e-9)
-        cpu = (time.process_time() - self._began_cpu) / wall
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = list(self._problems)
         counted = not reasons and created >= sent  # after a gap a list says what is so, if not since when
-        mean = self._lag_total / max(self._lag_looks, 1)
-        if self._asking:
-            if mean > LAG_SHARE * self._asking.mean_ns():
-                took = self._asking.mean_ns() / 1e6
-                reasons.append(
-                    f"the client's event loop was {mean / 1e6:.1f} ms late on average; a request took {took:.1f} ms"
-                )
-        elif self._lag_worst > LAG_MOST:
-            reasons.append(f"the client's event loop was up to {self._lag_worst / 1e6:.0f} ms late")
+        reasons += self._lateness.reasons(self._asking.mean_ns() if self._asking else None)
         if any(gap.missed for gap in gaps):
             reasons.append(f"watches missed events in {sum(gap.missed for gap in gaps)} gaps")
         if created < sent:
             reasons.append(f"{sent} workloads were created and only {created} were seen")
-        if cpu > 0.9:
-            reasons.append(f"the client used {cpu:.0%} of a core: it may have been the bottleneck")
         refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
             "counted": counted,
             "refused": self._asking.notes() if self._asking else [],
             "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
-            "loop_lag_worst_ms": self._lag_worst / 1e6,
-            "loop_lag_mean_ms": round(mean / 1e6, 3),
-            "client_cpu": round(cpu, 4),
+            "loop_lag_worst_ms": self._lateness.worst / 1e6,
+            "loop_lag_mean_ms": round(self._lateness.mean / 1e6, 3),
+            "client_cpu": round(self._lateness.cpu, 4),
             "objects_created": sent,
             "objects_seen": created,
             "not_submitted": self.observer.failures,
@@ -385,42 +373,24 @@ class LiveCluster:
 
     async def _prepare(self) -> None:
         """What the stack needs beside its processes."""
-        wanted = self.stack.prepare(self.trial.setup.settings, self._capacity(), self.labels, self.namespace)
+        wanted = self.stack.prepare(self.trial.setup.settings, self._roster.capacity(), self.labels, self.namespace)
         self.prepared |= {manifest.resource for manifest in wanted if not manifest.resource.namespaced}
         await apply(self.client, wanted, self.namespace, self.labels[STUDY_LABEL], self.stack.name)
 
-    def _capacity(self) -> dict[str, int]:
-        """What the nodes that are there have in all."""
-        capacity: dict[str, int] = {}
-        for span in self._spans:
-            for resource, amount in span["capacity"].items() if span["until_ns"] is None else ():
-                capacity[resource] = capacity.get(resource, 0) + amount * span["count"]
-        return capacity
-
     async def _add_nodes(self, group: NodeGroup) -> None:
         """At full client speed; over when KWOK has taken them on."""
-        names = self._groups.setdefault(group.name, [])
-        added = await self._make_nodes(group, len(names))
+        added = await self._make_nodes(group, len(self._roster.of(group.name)))
         for name in added:
             self.observer.node(name)
             self._node_groups[name] = group
-        names += added
-        capacity = dict(group.capacity)
-        self._spans.append(
-            {"group": group.name, "count": group.count, "capacity": capacity, "from_ns": self.now(), "until_ns": None}
-        )
+        self._roster.add(group.name, added, group.capacity)
         await until(self._all_leased, "KWOK has not taken on all nodes", "look into its log")
 
     async def _make_nodes(self, group: NodeGroup, first: int) -> list[str]:
         return await fakes.create(self.client, group, first, self.labels, there=len(self._node_groups))
 
     async def _all_leased(self) -> bool:
-        return await fakes.leased(self.client, {name for names in self._groups.values() for name in names})
-
-    def _end_span(self, group: str) -> None:
-        span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
-        span["count"] -= 1
-        self._spans.append({**span, "count": 1, "until_ns": self.now()})
+        return await fakes.leased(self.client, self._roster.made())
 
     # watching
 
@@ -452,17 +422,11 @@ class LiveCluster:
         except (ApiProblem, Lost, Unreachable) as error:
             self.break_off(f"the watch of {wanted.resource.plural} ended: {error}")
 
-    async def _measure_lag(self) -> None:
-        """And says once a second that we watch: should we be killed, nobody else could."""
+    async def _beat(self) -> None:
+        """Writes what was seen, and says once a second that we watch: should we be killed, nobody else could."""
         said = 0
         while True:
-            due = clock() + int(LAG_EVERY_S * SECOND)
-            await asyncio.sleep(LAG_EVERY_S)
-            self.observer.alive = now = clock()
-            lag = now - due
-            self._lag_worst = max(self._lag_worst, lag)
-            self._lag_looks += 1
-            self._lag_total += max(lag, 0)
+            self.observer.alive = now = await self._lateness.look()
             self.ledger.flush()
             if now - said >= BEAT and not any(state.silent for state in self._watching):
                 said = now

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seatrial.clusters.roster import Roster
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.load import Load
 from seatrial.model.plan import Delete, Nodes, Requests, Trial, Until
@@ -74,8 +75,7 @@ class SimCluster:
         if self._busy:
             self._busy.join(self._sim)
         self._sim.deliver = stack.model(self._sim, settings)
-        self._groups: dict[str, list[int]] = {}
-        self._spans: list[dict[str, Any]] = []
+        self._roster: Roster[int] = Roster(self.now)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(self._kernel)) as runner:
@@ -91,12 +91,7 @@ class SimCluster:
             self._add(group.name, self._sim.add_nodes(group))
 
     def _add(self, name: str, nodes: list[int]) -> None:
-        """The same name may be added again: the group grows."""
-        self._groups.setdefault(name, []).extend(nodes)
-        capacity = dict(self._sim.nodes.groups[nodes[0]].capacity) if nodes else {}
-        self._spans.append(
-            {"group": name, "count": len(nodes), "capacity": capacity, "from_ns": self.now(), "until_ns": None}
-        )
+        self._roster.add(name, nodes, self._sim.nodes.groups[nodes[0]].capacity if nodes else {})
         if self._busy:
             for node in nodes:
                 self._busy.add_node(node)
@@ -126,8 +121,7 @@ class SimCluster:
             self._add(change.add.name, self._sim.add_nodes(change.add))
             return
         nodes = self._sim.nodes
-        there = self._groups.get(change.group, [])
-        for node in there[: change.count]:
+        for node in self._roster.of(change.group)[: change.count]:
             match change.change:
                 case "cordon":
                     nodes.close(node)
@@ -142,14 +136,7 @@ class SimCluster:
                     self._sim.remove_node(node)
                     if self._busy:
                         self._busy.heartbeats.remove(node)
-                    there.remove(node)
-                    self._end_span(change.group)
-
-    def _end_span(self, group: str) -> None:
-        """One node of the group is gone: its span is split off the group's."""
-        span = next(s for s in self._spans if s["group"] == group and s["until_ns"] is None and s["count"])
-        span["count"] -= 1
-        self._spans.append({**span, "count": 1, "until_ns": self.now()})
+                    self._roster.remove(change.group, node)
 
     async def delete(self, what: Delete) -> None:
         phases = {self.ledger.phase(name) for name in what.of}
@@ -166,7 +153,7 @@ class SimCluster:
         return {}
 
     def node_spans(self) -> list[dict[str, Any]]:
-        return [span for span in self._spans if span["count"]]
+        return self._roster.spans()
 
     async def broken(self) -> str:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -36,6 +36,7 @@ class Interruption:
             self.wanted, self._since = True, time.monotonic()
             if self._task is not None:
                 self._task.cancel()
+                self._task.get_loop().call_soon_threadsafe(lambda: None)  # asyncio's own loop would sleep on
         elif self._insist and time.monotonic() > self._since + TOGETHER_S:
             self._end_at_once()
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from seatrial.model.errors import SeatrialError, SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load
-from seatrial.model.plan import Identity, NodeGroup, Nodes, PodShape, Requests, Taint, Toleration, Trial, Workload
+from seatrial.model.plan import NodeGroup, Nodes, PodShape, Requests, Taint, Toleration, Trial, Workload
 from seatrial.model.selectors import Term, parse_selector
 from seatrial.model.units import parse_quantity
 from seatrial.record.ledger import Ledger
@@ -127,14 +128,12 @@ class AttachedCluster(LiveCluster):
             key = tuple(sorted(amounts.items()))
             alike[key] = alike.get(key, 0) + 1
         for key, count in alike.items():
-            self._spans.append(
-                {"group": "existing", "count": count, "capacity": dict(key), "from_ns": 0, "until_ns": None}
-            )
+            self._roster.note("existing", count, dict(key))
 
     async def _all_leased(self) -> bool:
         """KWOK plays only nodes whose lease it holds, and a scheduler uses only nodes that lost the taint of new ones."""
         await asyncio.sleep(POLL_S)
-        names = {name for names in self._groups.values() for name in names}
+        names = self._roster.made()
         leases = await self.client.list(LEASES, NODE_LEASES, shape=_Lease, resourceVersion="0")
         holders = {lease.metadata.name: lease.spec.holder_identity for lease in leases.items}
         self._refuse_foreign_holder({holders[name] for name in names if holders.get(name)})
@@ -175,11 +174,9 @@ class AttachedCluster(LiveCluster):
     def _placed_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         return on_existing(spec, self._terms()) if self._existing else on_ours(spec, STUDY_LABEL, self._study)
 
-    async def acting(self, identity: Identity, connections: int) -> Client:
-        """Whom we impersonate may do everything in the namespaces that we made, if we may say so: they go with the trial."""
-        if user := self.user_of(identity):
-            await self._permits.give(user, self.load_namespaces)
-        return await self.client_as(identity, connections)
+    def permitted(self) -> Sequence[str]:
+        """Those that we made: they go with the trial."""
+        return self.load_namespaces
 
     def _terms(self) -> tuple[Term, ...]:
         return tuple(term for selector in self._existing for term in parse_selector(selector))
@@ -212,14 +209,12 @@ class AttachedCluster(LiveCluster):
 
     async def _free_leases(self) -> None:
         """A new KWOK would wait 40 s for the nodes of the one that died."""
-        for names in self._groups.values():
-            for name in names:
-                await self.client.delete(LEASES, name, NODE_LEASES)
+        for name in self._roster.made():
+            await self.client.delete(LEASES, name, NODE_LEASES)
 
     async def _remind(self) -> None:
-        nodes = {name for names in self._groups.values() for name in names}
         with contextlib.suppress(ApiProblem, Lost, Unreachable):
-            await fakes.remind(self.client, nodes, sorted({self.namespace, *self.load_namespaces}))
+            await fakes.remind(self.client, self._roster.made(), sorted({self.namespace, *self.load_namespaces}))
 
     # down
 
