@@ -75,7 +75,7 @@ def test_on_a_terminal_the_rows_are_live_and_only_what_went_wrong_stays() -> Non
             progress.started(f"trial-{number}")
         progress.update("trial-1", 50, 40, 100, 12.0)
         view = Console(width=80, file=StringIO())
-        view.print(progress._view())
+        view.print(progress.view())
         progress.ended("trial-1", "completed", {"submitted": 100, "completed": 100, "valid": True})
         progress.ended("trial-2", "timeout", {"submitted": 100, "completed": 7, "valid": True})
     shown = view.file.getvalue()  # type: ignore[attr-defined]

@@ -33,7 +33,8 @@ def test_a_pipe_gets_one_line_and_a_terminal_a_table(tmp_path: Path) -> None:
 def test_the_line_on_a_terminal_says_how_far_everything_is() -> None:
     text = StringIO()
     standing = Standing(120, 200, {"submitted": 120, "created": 120, "running": 40, "completed": 30}, 30, 2.34)
-    with LiveLine(Console(file=text, force_terminal=True, width=200, color_system=None)) as line:
+    console = Console(file=text, force_terminal=True, width=200, color_system=None, _environ={"TERM": "xterm"})
+    with LiveLine(console) as line:
         line.update("001-default-r1", standing)
     said = text.getvalue()
     assert "120 of 200 submitted, 30 over; now 80 created, 10 running, 30 completed; up to 2.3 s behind" in said

@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from seatrial.report.printing import print_line, printable
+from seatrial.report.vanishing import Vanishing
 
 FIRST_STATUS_S = 2.0  # nobody needs to be told what takes less
 STATUS_EVERY_S = 5.0
@@ -39,7 +38,7 @@ class _Running:
         return ", ".join(parts + ([f"{self.requests:,} requests"] if self.requests else []))
 
 
-class Progress:
+class Progress(Vanishing):
     """Driven by whoever runs the trials: `started`, any number of `update`, `ended`.
 
     `update` may come from another thread, and late: of a trial that is not running any more it is ignored.
@@ -55,21 +54,7 @@ class Progress:
         self._ended = 0
         self._began = clock()
         self._spoke = self._began - STATUS_EVERY_S + FIRST_STATUS_S
-        self._live: Live | None = None
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(
-                console=self._console, get_renderable=self._view, refresh_per_second=8, transient=True,
-                redirect_stdout=False, redirect_stderr=False,
-            )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._live:
-            self._live.stop()
+        super().__init__(self._console)
 
     def started(self, trial: str) -> None:
         self._running[trial] = _Running(self._clock())
@@ -85,7 +70,7 @@ class Progress:
         self._running.pop(trial, None)
         self._ended += 1
         well = outcome == "completed" and (not figures or bool(figures.get("valid", True)))
-        if self._live is None or not well:
+        if not (self.live and well):
             self._say(self._sentence(trial, outcome, figures or {}), "" if well else "yellow")
         self._spoke = self._clock()
 
@@ -110,7 +95,7 @@ class Progress:
 
     def _status(self) -> None:
         """In a log: what runs, if nothing was said for a while."""
-        if self._live is not None or (now := self._clock()) - self._spoke < STATUS_EVERY_S:
+        if self.live or (now := self._clock()) - self._spoke < STATUS_EVERY_S:
             return
         self._spoke = now
         running = list(self._running.items())
@@ -122,7 +107,7 @@ class Progress:
     def _say(self, text: str, style: str) -> None:
         print_line(self._console, text, style)
 
-    def _view(self) -> RenderableType:
+    def view(self) -> RenderableType:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         table.add_column(width=18)

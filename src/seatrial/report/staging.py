@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from seatrial.analysis.directory import TrialRecord, read_study
@@ -15,6 +14,7 @@ from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.model.lifecycle import LOST
 from seatrial.report.columns import Column, print_columns
 from seatrial.report.printing import print_line, printable
+from seatrial.report.vanishing import Vanishing
 
 EXAMPLES = 3  # names shown of a stage
 
@@ -34,33 +34,23 @@ class Standing(Protocol):
     def behind_s(self) -> float: ...
 
 
-class LiveLine:
-    """On a terminal a line that is renewed each second; in a pipe nothing: the table at its end says it all."""
+class LiveLine(Vanishing):
+    """On a terminal a line that says how far it is; in a pipe nothing: the table at its end says it all."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._live:
-            self._live.stop()
+        self._line = Text()
+        super().__init__(console)
 
     def update(self, trial: str, standing: Standing) -> None:
-        if self._live:
-            self._live.update(self._line(trial, standing), refresh=True)
-
-    def _line(self, trial: str, standing: Standing) -> Text:
         now = ", ".join(
             f"{count} {name.replace('_', ' ')}" for name, count in in_stage(standing.reached).items() if count
         )
         of = f"{standing.submitted} of {standing.planned} submitted, {standing.over} over"
         late = f"; up to {standing.behind_s:.1f} s behind" if standing.behind_s >= 1 else ""
-        return printable(f"{trial}: {of}; now {now}{late}")
+        self._line = printable(f"{trial}: {of}; now {now}{late}")
+
+    def view(self) -> Text:
+        return self._line
 
 
 def in_stage(reached: Mapping[str, int]) -> dict[str, int]:
