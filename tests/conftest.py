@@ -30,10 +30,11 @@ SHARING = {"attached", "kube", "local", "submit"}
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
     for item in items:
-        folder, *_ = item.path.relative_to(config.rootpath / "tests").parts
+        place = item.path.relative_to(config.rootpath / "tests")
+        folder = place.parts[0]
         if folder in PROCESSES:
             item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING else str(place)))
     items.sort(key=lambda item: [item.get_closest_marker(mark) is not None for mark in ("local", "slow")])
 
 
@@ -47,12 +48,12 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
-def _command(tmp_path: Path, *command: str) -> Seatrial:
+def command_in(folder: Path, *command: str) -> Seatrial:
     def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         plain = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
         return subprocess.run(
             [*command, *map(str, arguments)],
-            cwd=tmp_path,
+            cwd=folder,
             env={**plain, "COLUMNS": "80", **environment},
             capture_output=True,
             text=True,
@@ -66,7 +67,7 @@ def _command(tmp_path: Path, *command: str) -> Seatrial:
 @pytest.fixture
 def seatrial(tmp_path: Path) -> Seatrial:
     """`seatrial("run", …)` in an empty directory; 80 columns, no terminal."""
-    return _command(tmp_path, *COMMAND)
+    return command_in(tmp_path, *COMMAND)
 
 
 _SLOWLY = """
@@ -88,4 +89,4 @@ sys.exit(main())
 @pytest.fixture
 def seatrial_giving_roles_slowly(tmp_path: Path) -> Seatrial:
     """The same where it takes half a second until an identity of a load has its role."""
-    return _command(tmp_path, sys.executable, "-c", _SLOWLY)
+    return command_in(tmp_path, sys.executable, "-c", _SLOWLY)

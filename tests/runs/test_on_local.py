@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.conftest import Seatrial
+from tests.conftest import COMMAND, Seatrial, command_in
 from tests.runs.conftest import SCENARIO, processes_of
 
 pytestmark = pytest.mark.local
@@ -20,18 +20,20 @@ def _trial(out: Path) -> dict[str, object]:
     return document
 
 
-@pytest.fixture
-def ran(seatrial: Seatrial, tmp_path: Path) -> Path:
-    """The small scenario on both; the folder with `sim` and `local`."""
-    (tmp_path / "small.yaml").write_text(SCENARIO)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small scenario on both; the folder with `sim`, `local` and the tool's `state`."""
+    folder = tmp_path_factory.mktemp("both")
+    (folder / "small.yaml").write_text(SCENARIO)
+    seatrial = command_in(folder, *COMMAND)
     for on in ("sim", "local"):
         more = ["--profile", "kube-scheduler"] if on == "local" else []
-        done = seatrial("run", "small.yaml", "--on", on, "-o", on, *more)
+        done = seatrial("run", "small.yaml", "--on", on, "-o", on, *more, XDG_STATE_HOME=str(folder / "state"))
         assert done.returncode == 0, done.stderr
-    return tmp_path
+    return folder
 
 
-def test_a_run_on_local_gives_what_a_run_on_the_simulator_gives(ran: Path, own_state: Path) -> None:
+def test_a_run_on_local_gives_what_a_run_on_the_simulator_gives(ran: Path) -> None:
     for name in ("times.csv", "pods.csv", "summary.csv"):
         sim, local = (pl.read_csv(ran / on / name) for on in ("sim", "local"))
         assert sim.columns == local.columns
@@ -46,8 +48,8 @@ def test_a_run_on_local_gives_what_a_run_on_the_simulator_gives(ran: Path, own_s
     assert pods["node"].is_in(["fake-0", "fake-1", "fake-2"]).all()
     assert (pods["time_to_start_s"] > 0.69).all()
     assert ((times["run_s"] > 1.9) & (times["run_s"] < 4)).all()
-    assert not processes_of(own_state)
-    assert not list(own_state.rglob("*.key"))
+    assert not processes_of(ran / "state")
+    assert not list((ran / "state").rglob("*.key"))
 
 
 def test_a_trial_on_local_says_how_far_its_times_can_be_trusted(ran: Path) -> None:
