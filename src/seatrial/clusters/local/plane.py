@@ -158,7 +158,7 @@ class LocalControlPlane:
         self._state = read_state(self.layout)
         if self._state:
             self._state = dataclasses.replace(self._state, **self._note)
-        await asyncio.to_thread(_write, self.layout, plane)
+        _write(self.layout, plane)  # not in a thread, which would go on writing keys when `down` has removed them
         self._supervisor = Supervisor(
             self.layout.directory, self.layout.log, tls=self._client_tls, restart=self._restart,
             on_death=self._on_death, on_change=self._record, when_ready=self._when_ready,
