@@ -24,10 +24,8 @@ from seatrial.model.errors import SetupProblem
 from tests.waiting import eventually
 
 PYTHON = Path(sys.executable)
-LISTEN = (
-    "import socket,time; s=socket.create_server(('127.0.0.1',{port})); print('listening',flush=True); time.sleep(99)"
-)
 SLEEP = "import time; time.sleep(99)"
+LISTEN = "import socket; s=socket.create_server(('127.0.0.1',0)); print('listening',flush=True); "
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); " + SLEEP
 
 
@@ -70,16 +68,17 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 def test_a_component_starts_after_those_it_needs_and_stops_before_them(tmp_path: Path, run: Run) -> None:
-    note = "import os,signal,sys,time; f=open('order','a',buffering=1); f.write('{0} up\\n');\n"
-    note += "def bye(*_): f.write('{0} down\\n'); os._exit(0)\n"
-    note += "signal.signal(signal.SIGTERM,bye); open('{0}.up','w'); time.sleep(99)"
+    # Waits with the signal blocked: a handler would not run if the signal came in the moment before a sleep begins.
+    note = "import signal; end={{signal.SIGTERM}}; signal.pthread_sigmask(signal.SIG_BLOCK,end); "
+    note += "f=open('order','a',buffering=1); f.write('{0} up\\n'); open('{0}.up','w'); {1}"
+    note += "signal.sigwait(end); f.write('{0} down\\n')"
     bench = Bench(tmp_path)
 
     async def main() -> None:
         # `first` is ready once it listens, 0.3 s after its start; `second` must not start before.
-        late = "import time; time.sleep(.3); " + note.format("first").replace("time.sleep(99)", LISTEN.format(port=0))
+        late = "import time; time.sleep(.3); " + note.format("first", LISTEN)
         first = script("first", late, ready=Ready())
-        second = script("second", note.format("second"), needs=("first",))
+        second = script("second", note.format("second", ""), needs=("first",))
         await bench.start(second, first)
         await bench.until((tmp_path / "second.up").exists)
         await bench.supervisor.stop()
@@ -124,7 +123,7 @@ def test_what_dies_is_restarted_where_that_is_wanted(tmp_path: Path, run: Run) -
 
 def test_what_dies_with_what_it_needs_waits_for_that_to_be_back(tmp_path: Path) -> None:
     """A scheduler ends at once when there is no API server: restarted too early it would use up its chances."""
-    slow = "import time; time.sleep(.5); open('base.up','w'); " + LISTEN.format(port=0)
+    slow = "import time; time.sleep(.5); open('base.up','w'); " + LISTEN + SLEEP
     picky = "import os,sys,time; os.path.exists('base.up') or sys.exit(9); time.sleep(99)"
     bench = Bench(tmp_path, restart=True)
 
@@ -208,7 +207,7 @@ def test_the_port_a_process_chose_itself_is_found(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
 
     async def main() -> None:
-        await bench.start(script("server", LISTEN.format(port=0), ready=Ready()))
+        await bench.start(script("server", LISTEN + SLEEP, ready=Ready()))
         port = bench.supervisor.port("server")
         assert port in listens_on(bench.supervisor.pids["server"])
         await bench.supervisor.stop()
