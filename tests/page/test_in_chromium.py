@@ -243,6 +243,12 @@ def test_a_study_that_a_crash_cut_off_is_shown_as_far_as_it_went(tmp_path: Path,
     assert page.locator("figure.timeline[data-ready]").count() == 1
 
 
+def follow(page: Any, selector: str) -> None:
+    """Clicks, and waits for the page that this leads to: what is asked next would else be answered by half of it."""
+    with page.expect_navigation():
+        page.click(selector)
+
+
 def test_the_page_of_all_studies_is_clicked_through(browser: Any, tmp_path: Path) -> None:
     for name, took in (("fast", FAST), ("slow", SLOW)):
         write_page(study(tmp_path / name, trials(*took), seed=len(name) + took[0]))
@@ -256,17 +262,17 @@ def test_the_page_of_all_studies_is_clicked_through(browser: Any, tmp_path: Path
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(server.url)
         page.fill("input[name=q]", "slow")
-        page.click("text=Filter")
+        follow(page, "text=Filter")
         assert page.locator("tbody tr").count() == 1
-        page.click("text=all")
+        follow(page, "text=all")
         for box in page.locator("input[type=checkbox]").all():
             box.check()
-        page.click("text=Compare what is ticked")
+        follow(page, "text=Compare what is ticked")
         assert "more than noise" in page.locator("main").inner_text()
         assert overflow(page) == 0
         page.goto(server.url)
-        page.click("a:text-is('fast')")
-        page.click("text=Open the report")
+        follow(page, "a:text-is('fast')")
+        follow(page, "text=Open the report")
         page.wait_for_selector(f"{FIGURES}[data-ready]")
         assert page.locator("h1").inner_text() == "many-small-jobs"
         context.close()
