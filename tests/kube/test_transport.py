@@ -177,7 +177,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(run: Any, peers: Any) ->
     begin = time.monotonic()
     answer, _, rows = play(run, peers, script(peers.silence), GET, timeout=0.3, patience=ONCE)
     assert isinstance(answer, Lost)
-    assert 0.3 <= time.monotonic() - begin < 30  # 60 s where nothing is asked for
+    assert 0.3 <= time.monotonic() - begin < 2
     assert "no answer came in time" in rows[0][6]
     assert "GET /api/v1/namespaces/ns/configmaps/a" in answer.message
 

@@ -100,7 +100,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(sig: signal.Signals) -> None
     ) as command:  # fmt: skip
         assert eventually((directory / "logs" / "kube-apiserver.log").exists)
         command.send_signal(sig)
-    assert eventually(lambda: not directory.exists())
+    assert eventually(lambda: not directory.exists(), 20)
     running = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _runs_in(entry, directory)]
     assert running == []
 

@@ -79,11 +79,10 @@ def test_every_component_that_is_killed_is_noticed_at_once_and_restarted(binarie
                 async with asyncio.timeout(LONGEST_S):
                     while not plane.deaths or plane.deaths[-1].component != component:
                         await asyncio.sleep(0.005)
-                    noticed_s = time.monotonic() - begun
+                    assert time.monotonic() - begun < 1
                     while plane.pids.get(component, before) == before:
                         await asyncio.sleep(0.01)
                 await runs_a_pod(plane, f"after-{component}")
-                assert noticed_s < max(1, (time.monotonic() - begun) / 4)  # however busy the machine is
             assert [(d.component, d.status, d.restarting) for d in plane.deaths] == [
                 (component, -signal.SIGKILL, True) for component in COMPONENTS
             ]
@@ -136,7 +135,7 @@ def test_a_cluster_whose_keeper_is_killed_is_dead_and_can_be_made_again(binaries
     first.state.owner.send(signal.SIGKILL)
     assert eventually(lambda: not any(p.alive for p in processes), 5)
     # Its claim goes with the last of its threads, its components with the first: there are moments in between.
-    assert eventually(lambda: not kept.find("orphaned", running=False).running)
+    assert eventually(lambda: not kept.find("orphaned", running=False).running, 5)
     second = kept.up("orphaned", Wish(), binaries)
     assert second.running
     kept.down("orphaned")

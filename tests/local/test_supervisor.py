@@ -161,9 +161,8 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
         await bench.until(lambda: "deaf" in tail(bench.log("stubborn")))
         pid = bench.supervisor.pids["stubborn"]
         begun = time.monotonic()
-        async with asyncio.timeout(30):  # it sleeps for 99 s
-            await bench.supervisor.stop()
-        assert time.monotonic() - begun >= 0.3
+        await bench.supervisor.stop()
+        assert 0.25 < time.monotonic() - begun < 2
         assert identify(pid) is None
 
     asyncio.run(main())

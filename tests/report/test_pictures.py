@@ -9,7 +9,7 @@ from seatrial.report.pictures import write_pictures
 from seatrial.report.step_times import step_times
 from seatrial.report.writing import write_report
 from tests.analysis.making import Job, Made, plain, write_many, write_study
-from tests.effort import LINEAR, spent
+from tests.effort import spent
 
 
 def two_set_ups(out: Path, name: str = "queue", **also: object) -> Path:
@@ -108,4 +108,4 @@ def test_the_cost_of_a_hundred_thousand_workloads_is_in_proportion(tmp_path: Pat
 
     few, many = study(10_000), study(100_000)
     cost = spent(lambda: write_pictures(few), rounds=2)
-    assert spent(lambda: write_pictures(many)) < LINEAR * cost
+    assert spent(lambda: write_pictures(many)) < 3 * cost  # 1.2 times: axes and letters are most of it
