@@ -32,11 +32,10 @@ from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, NAMESPACES, NODES, PO
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
-from seatrial.model.load import Load
+from seatrial.model.load import Load, latest
 from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.settings import own
 from seatrial.model.state import State
-from seatrial.model.units import SECOND
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
@@ -141,14 +140,15 @@ class LiveCluster:
 
     async def load(self, load: Load) -> Tally:
         phase = self.ledger.phase(load.phase)
+        if not load.count:
+            return Tally(load.phase, 0, 0, 0)
         if load.due is None:
-            first, last = await self._rounds(load, phase)
-            wanted = last - first
-        else:
-            due = load.due.tolist()
-            first, last = await self._on_time(load, phase, due)
-            wanted = due[-1] if due else 0
-        return Tally(load.phase, load.count, wanted, last - first)
+            sent = await self._rounds(load, phase)
+            return Tally(load.phase, load.count, max(sent) - min(sent), max(sent) - min(sent))
+        start = clock()
+        sent = await self._on_time(load, phase, [start + due for due in load.due.tolist()])
+        late = latest(load.due, [at - start for at in sent])
+        return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), late)
 
     async def acting(self, identity: Identity, connections: int) -> Client:
         """A client of its own for an identity, which may do everything there."""
@@ -322,27 +322,23 @@ class LiveCluster:
             return Api(self.client, self.namespace)
         return Command(command, self.client, self.namespace, values_of(self.kubeconfig(), self.client.access.context))
 
-    async def _on_time(self, load: Load, phase: int, due: list[int]) -> tuple[int, int]:
+    async def _on_time(self, load: Load, phase: int, due: list[int]) -> list[int]:
         """Each item when it is due, answered or not; without due times as fast as the connections allow."""
-        start = clock()
         slots = asyncio.Semaphore(CONNECTIONS * 4)  # encoded ahead, so that no connection waits for us
         sent: list[int] = []
         async with asyncio.TaskGroup() as group:
             for index in range(load.count):
-                at = self._limit.slot(start + due[index])
-                wait = at - clock()
-                if wait > 0:
-                    await asyncio.sleep(wait / SECOND)
+                await self._limit.turn(due[index])
                 await slots.acquire()
                 task = group.create_task(self._submit(load.item(index), phase, sent))
                 task.add_done_callback(lambda _: slots.release())
-        return min(sent, default=start), max(sent, default=start)
+        return sent
 
-    async def _rounds(self, load: Load, phase: int) -> tuple[int, int]:
+    async def _rounds(self, load: Load, phase: int) -> list[int]:
         sent: list[int] = []
         send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
         await in_rounds(range(load.count), load.pace, self._limit, send)
-        return min(sent, default=0), max(sent, default=0)
+        return sent
 
     async def _submit(self, workload: Workload, phase: int, sent: list[int]) -> None:
         """The workload is known before its request leaves: the watch may be faster than the answer."""

@@ -23,12 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How a load went: what was asked for and what the client achieved (ns; sends from first to last)."""
+    """How a load went: what was asked for and what the client achieved (ns; sends from first to last).
+
+    `late_ns`: how long after it was due an item was sent, at worst; of items due together the first counts.
+    """
 
     phase: str
     count: int
     wanted_ns: int
     took_ns: int
+    late_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from seatrial.model.plan import Span
 from seatrial.model.units import SECOND
 from seatrial.scenario import notation
 from seatrial.scenario.expressions import Expression, ExpressionProblem
+from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.notation import (
     AmountMap,
     CapacityMap,
@@ -36,7 +37,6 @@ from seatrial.scenario.notation import (
     LabelText,
     LastingDuration,
     ObjectName,
-    OverlayMap,
     ParamName,
     PlainName,
     Rate,

@@ -31,6 +31,7 @@ from seatrial.study.interrupting import interruption
 
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
+LATE_S = 0.5  # or 5 % of the time between two workloads: the mean rate alone hides stalls that are made up for later
 
 Told = Callable[
     [str, int, int, int, float, int], None
@@ -178,9 +179,14 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
         gaps = tally.count - 1
         wanted = gaps / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
         achieved = gaps / (tally.took_ns / 1e9) if tally.took_ns else None
-        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
+        late = tally.late_ns / 1e9
+        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved, "late_s": late})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
             reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
+        elif wanted and late > max(LATE_S, (1 - RATE_TOLERANCE) / wanted):
+            reasons.append(
+                f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
+            )
     return {"valid": not reasons, "reasons": reasons, "counted": True, "rates": rates, **measured}
 
 

@@ -89,11 +89,13 @@ def _rates(view: View) -> Html | None:
                 rows.append([
                     Cell(trial.name), Cell(str(rate.get("phase"))), Cell(f"{wanted:,.4g}", wanted),
                     Cell(f"{achieved:,.4g}", achieved), Cell(f"{share:.0%}", share, kind),
+                    Cell(f"{late:.3g}", late) if isinstance(late := rate.get("late_s"), int | float) else Cell("", 0),
                 ])  # fmt: skip
     if not rows:
         return None
     heads = [
         Head("trial", number=False), Head("phase", number=False), Head("asked for /s"), Head("reached /s"), Head("share"),
+        Head("late by up to, s"),
     ]  # fmt: skip
     return _fold(
         f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")

@@ -13,6 +13,8 @@ from seatrial.model.units import MINUTE
 from seatrial.stacks.plain import Plain, Settings
 
 QUOTA_RESERVED = Stage("quota_reserved", "workload", "its requests are taken off the quota")
+AS_NODES = "nodes"  # a quota that is what the nodes have
+SET_BY = {"quota-cpu": "cpu", "quota-memory": "memory", "quota-gpu": "nvidia.com/gpu"}
 # How long the first re-queueing after an eviction waits (apis/config/v1beta2/defaults.go: DefaultRequeuingBackoffBaseSeconds).
 REQUEUE_BACKOFF = 1 * MINUTE
 
@@ -110,10 +112,10 @@ class Kueue(Plain):
 def _bad_quota(settings: Mapping[str, Any]) -> str | None:
     from seatrial.model.units import parse_quantity
 
-    for setting in ("quota-cpu", "quota-memory", "quota-gpu"):
-        if settings[setting] != "nodes":
+    for setting, resource in SET_BY.items():
+        if settings[setting] != AS_NODES:
             try:
-                parse_quantity(settings[setting])
+                parse_quantity(settings[setting], resource)
             except ValueError as error:
                 return f"kueue.{setting}: {error}, or `nodes`"
     return None
