@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
@@ -172,7 +173,7 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     measured = cluster.validity()
-    reasons = list(measured.pop("reasons"))
+    reasons: list[Doubt] = list(measured.pop("reasons"))
     rates = []
     for tally in ending.tallies:
         gaps = tally.count - 1
@@ -180,8 +181,9 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
         achieved = gaps / (tally.took_ns / 1e9) if tally.took_ns else None
         rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
-            reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
-    return {"valid": not reasons, "reasons": reasons, "counted": True, "rates": rates, **measured}
+            short = f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s"
+            reasons.append(Doubt(short, (TIMES, RATES)))  # counts are true of the load that was sent
+    return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
 
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
