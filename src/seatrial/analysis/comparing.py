@@ -21,6 +21,7 @@ from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import Effect, holm, of_pairs, of_runs
 from seatrial.analysis.tables import summary_rows
+from seatrial.model.doubts import kind_of
 from seatrial.model.errors import UsageProblem
 
 ALPHA = 0.05
@@ -124,6 +125,7 @@ class Found:
     runs: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     tested: bool = False  # one of those that a verdict is given on
     alike: bool = False  # every run of a cell has the same value, on both sides
+    doubtful: tuple[bool, bool] = (False, False)  # a side's runs cannot vouch for this figure: shown, and not judged
 
     @property
     def difference(self) -> float | None:
@@ -277,9 +279,10 @@ def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyw
     api = any(run.figures.get("requests") is not None for side in (first, second) for run in side.runs)
     tested = TESTED_API if api else TESTED
     wanted = [*tested, *(figure for figure in SHOWN if figure not in tested)]
-    found = [replace(_found(figure, cells, (first, second)), tested=figure in tested) for figure in wanted]
+    sides = (first, second)
+    found = [replace(_found(figure, cells, sides, anyway), tested=figure in tested) for figure in wanted]
     for_each = {
-        _spelled(cell): tuple(_found(figure, [runs], (first, second)) for figure in wanted)
+        _spelled(cell): tuple(_found(figure, [runs], sides, anyway) for figure in wanted)
         for cell, runs in zip(both if len(both) > 1 else (), cells, strict=False)
     }
     return Comparison(first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike))
@@ -290,16 +293,27 @@ def _who(side: Side, first: Side, second: Side) -> str:
 
 
 def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[Cell, list[Run]]:
-    """Runs that can be trusted, by the params that vary."""
-    cells: dict[Cell, list[Run]] = {}
-    doubtful = [run.trial.name for run in side.runs if not run.trial.valid]
-    if doubtful:
-        did = "compared although they are" if anyway else "left out:"
-        notes.append(f"{side.label or side.setup}: {did} not to be trusted: {', '.join(doubtful[:MANY])}")
+    """Runs by the params that vary: those that can be trusted; where none of a cell can, those that ended, marked."""
+    every: dict[Cell, list[Run]] = {}
     for run in side.runs:
-        if run.trial.valid or anyway:
-            cell = tuple((name, fig.as_text(run.trial.params.get(name))) for name in names)
-            cells.setdefault(cell, []).append(run)
+        cell = tuple((name, fig.as_text(run.trial.params.get(name))) for name in names)
+        every.setdefault(cell, []).append(run)
+    cells: dict[Cell, list[Run]] = {}
+    for cell, runs in every.items():
+        vouched = [run for run in runs if run.trial.valid]
+        kept = runs if anyway else vouched or [run for run in runs if not run.trial.cut_off]
+        cells |= {cell: kept} if kept else {}
+    who = side.label or side.setup
+    used = {run.trial.name for runs in cells.values() for run in runs}
+    left_out = [run.trial.name for run in side.runs if run.trial.name not in used]
+    if left_out:
+        notes.append(f"{who}: left out: not to be trusted: {', '.join(left_out[:MANY])}")
+    doubtful = [run.trial for runs in cells.values() for run in runs if not run.trial.valid]
+    if doubtful:
+        did = "compared although they are not to be trusted" if anyway else "! not to be trusted"
+        told = [f"{trial.name}: {'; '.join(trial.reasons)}" for trial in doubtful[:MANY]]
+        more = f", and {len(doubtful) - MANY} more" if len(doubtful) > MANY else ""
+        notes.append(f"{who}: {did}: {', '.join(told)}{more}")
     return cells
 
 
@@ -313,7 +327,9 @@ def _are_pairs(cells: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> bool:
     return alike and sum(len(a) for a, _ in cells) >= PAIRS_NEEDED
 
 
-def _found(figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]], sides: tuple[Side, Side]) -> Found:
+def _found(
+    figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]], sides: tuple[Side, Side], anyway: bool
+) -> Found:
     if not cells:
         return Found(figure, why="no runs that both sides have and that can be trusted")
     for place, side in enumerate(sides):
@@ -327,6 +343,13 @@ def _found(figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]],
     known = [([float(v or 0) for v in a], [float(v or 0) for v in b]) for a, b in values]
     both = tuple(tuple(v for cell in known for v in cell[place]) for place in (0, 1))
     means = [sum(side) / len(side) for side in both]
+    vouched = [all(run.trial.vouches_for([kind_of(figure.name)]) for cell in cells for run in cell[n]) for n in (0, 1)]
+    if not anyway and not all(vouched):
+        whose = " and ".join(_who(side, *sides) for side, sure in zip(sides, vouched, strict=True) if not sure)
+        why = f"not to be trusted: {kind_of(figure.name)} of {whose}"
+        return Found(
+            figure, means[0], means[1], why=why, runs=(both[0], both[1]), doubtful=(not vouched[0], not vouched[1])
+        )
     by_ratio = all(value > 0 for side in both for value in side)
     scale: Callable[[float], float] = math.log if by_ratio else float
     scaled = [([scale(v) for v in a], [scale(v) for v in b]) for a, b in known]

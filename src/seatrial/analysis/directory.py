@@ -7,7 +7,7 @@ refused with the reason and a remedy, and one that can be read in part is read i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from seatrial import __version__
+from seatrial.model.doubts import KINDS, RATES, TIMES, Doubt, touched
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.lifecycle import Stage
 
@@ -25,6 +26,8 @@ RUNNING, CUT_OFF = "running", "interrupted"  # a trial that says it runs when we
 
 _GIVE = "Give the directory that `seatrial run -o OUT` wrote, not one inside it."
 _DAMAGED = "It was damaged after the run; take it from a backup, or run again."
+
+CUT_SHORT = Doubt("it was cut off before it could be judged")
 
 _SUBMITTED_SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
@@ -64,16 +67,29 @@ class TrialRecord:
         """A trial that never came to judge itself is not to be trusted."""
         return not self.cut_off and bool((self.document.get("validity") or {}).get("valid", False))
 
-    @property
-    def counted(self) -> bool:
-        """Whether its counts can be trusted, also where its times cannot: nothing went by unseen."""
-        return self.valid or (not self.cut_off and bool((self.document.get("validity") or {}).get("counted", False)))
+    @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Why its figures are not to be trusted, and which of them."""
+        if self.valid:
+            return ()
+        validity = self.document.get("validity") or {}
+        whole = (TIMES, RATES) if validity.get("counted") else KINDS  # of a study before reasons said what they touch
+        doubts = tuple(_doubt(one, whole) for one in validity.get("reasons") or ())
+        return doubts or (CUT_SHORT,)
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is not valid, in words."""
-        reasons = [str(reason) for reason in (self.document.get("validity") or {}).get("reasons", ())]
-        return reasons or ([] if self.valid else ["it was cut off before it could be judged"])
+        """The same in words."""
+        return [str(doubt) for doubt in self.doubts]
+
+    def vouches_for(self, kinds: Iterable[str]) -> bool:
+        """Whether figures of these kinds (`model.doubts`) can be trusted."""
+        return self.valid or not (self.cut_off or touched(self.doubts, kinds))
+
+    @property
+    def cell(self) -> tuple[str, ...]:
+        """What its repeats share: set-up and params."""
+        return (self.setup, *(f"{name}={value}" for name, value in sorted(self.params.items())))
 
     @property
     def params(self) -> dict[str, Any]:
@@ -131,8 +147,16 @@ class StudyRecord:
 
     @property
     def trusted(self) -> list[TrialRecord]:
-        """The trials whose figures are averaged and drawn: the valid ones, or all where none is."""
-        return [trial for trial in self.trials if trial.valid] or list(self.trials)
+        """The trials whose figures are averaged and drawn: of a set-up and its params the valid ones, or where none is, those
+        that ended; reports mark these (`doubtful`)."""
+        vouched = {trial.cell for trial in self.trials if trial.valid}
+        kept = [t for t in self.trials if t.valid or (t.cell not in vouched and not t.cut_off)]
+        return kept or list(self.trials)
+
+    @property
+    def doubtful(self) -> list[str]:
+        """The set-ups of which something is shown that is not to be trusted."""
+        return list(dict.fromkeys(trial.setup for trial in self.trusted if not trial.valid))
 
 
 @dataclass(frozen=True)
@@ -198,6 +222,14 @@ def read_submitted(directory: Path) -> Submitted:
     frame = frame.filter(pl.col("number").ne_missing(pl.col("number").shift()))
     first = frame["at_ns"].min()
     return Submitted(frame, note, int(first) if isinstance(first, int) else 0)
+
+
+def _doubt(said: Any, whole: tuple[str, ...]) -> Doubt:
+    if not isinstance(said, Mapping):
+        return Doubt(str(said), whole)
+    by = said.get("by_s")
+    known = tuple(kind for kind in KINDS if kind in (said.get("touches") or KINDS))
+    return Doubt(str(said.get("reason")), known, float(by) if isinstance(by, int | float) else None)
 
 
 def _whole_lines(path: Path) -> tuple[bytes, str]:

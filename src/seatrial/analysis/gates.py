@@ -10,7 +10,7 @@ the repeats of that. Two rules:
   smallest to the largest margin: the gate fails if every repeat says so. From six on it is that of `resampling.of_pairs`. One
   repeat decides alone. A mean on the wrong side that is not beyond noise is `open`: it passes, and is said.
 
-A trial that is not to be trusted fails a gate about what is measured, and one that was cut off fails every gate.
+A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from seatrial.analysis.comparing import Side, sides_of, why_unlike
 from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
 from seatrial.analysis.tables import summary_rows
+from seatrial.model.doubts import kind_of
 from seatrial.scenario.expressions import EXACT, FIGURES, Comparison, Expression, ExpressionProblem, Reference, Value
 
 HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
@@ -152,6 +153,7 @@ class _Gate:
         self.text, self.place = text, place
         self.expression = Expression.parse(text)
         self.exact = self.expression.figures <= set(EXACT)
+        self.kinds = {kind_of(figure) for figure in self.expression.figures}
 
     def verdicts(self) -> Iterator[Verdict]:
         references = self.expression.references.values()
@@ -219,7 +221,7 @@ class _Gate:
         for run in runs:
             if run.trial.outcome == CUT_OFF:
                 return f"{run.trial.name} was interrupted"
-            if not (run.trial.counted if self.exact else run.trial.valid):
+            if not run.trial.vouches_for(self.kinds):
                 return f"{run.trial.name} is not to be trusted: {'; '.join(run.trial.reasons)}"
         return ""
 

@@ -20,6 +20,7 @@ from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.lateness import Lateness
 from seatrial.clusters.preparing import apply, make_namespace, until
+from seatrial.clusters.priority import USUAL, ahead
 from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.requests.permitting import Permits
@@ -29,6 +30,7 @@ from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.config import Impersonation
 from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, NAMESPACES, NODES, PODS, STRATEGIC
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
@@ -75,6 +77,7 @@ class LiveCluster:
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lateness = Lateness()
+        self._priority = USUAL
         self._end: int | None = None
         self._broken: asyncio.Future[str] | None = None
         self._roster: Roster[str] = Roster(self.now)
@@ -99,7 +102,7 @@ class LiveCluster:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         import uvloop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with ahead() as self._priority, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.get_loop().set_exception_handler(_without_noise)
             return runner.run(main)
 
@@ -282,22 +285,22 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = list(self._problems)
-        counted = not reasons and created >= sent  # after a gap a list says what is so, if not since when
+        reasons = [Doubt(problem) for problem in self._problems]
         reasons += self._lateness.reasons(self._asking.mean_ns() if self._asking else None)
         if any(gap.missed for gap in gaps):
-            reasons.append(f"watches missed events in {sum(gap.missed for gap in gaps)} gaps")
+            missed = f"watches missed events in {sum(gap.missed for gap in gaps)} gaps"
+            reasons.append(Doubt(missed, (TIMES, RATES)))  # after a gap a list says what is so, if not since when
         if created < sent:
-            reasons.append(f"{sent} workloads were created and only {created} were seen")
+            reasons.append(Doubt(f"{sent} workloads were created and only {created} were seen"))
         refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
-            "counted": counted,
             "refused": self._asking.notes() if self._asking else [],
             "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lateness.worst / 1e6,
             "loop_lag_mean_ms": round(self._lateness.mean / 1e6, 3),
             "client_cpu": round(self._lateness.cpu, 4),
+            "client_priority": self._priority,
             "objects_created": sent,
             "objects_seen": created,
             "not_submitted": self.observer.failures,

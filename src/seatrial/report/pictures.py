@@ -90,7 +90,7 @@ def _steps_figure(study: StudyRecord, times: StepTimes, notes: Sequence[str] = (
         right.set_xlabel("workloads")
     which = "the steps everyone knows" if times.kind == "general" else "every step the stacks have"
     title = f"{short(study.name)} on {study.on}: how long each step of a workload took ({which})"
-    head(figure, height, title, _pooled(study, times, cut, notes), setups=times.setups)
+    head(figure, height, title, _pooled(study, times, cut, notes), setups=times.setups, doubtful=study.doubtful)
     return figure
 
 
@@ -168,6 +168,7 @@ def _pooled(study: StudyRecord, times: StepTimes, cut: bool, picked: Sequence[st
         notes.append(f"{unfinished} of them did not complete: only the steps that were reached are shown")
     if times.left_out:
         notes.append(f"{times.left_out} more left out: not to be trusted")
+    notes += [f"! not to be trusted: {', '.join(study.doubtful)}"] if study.doubtful else []
     if cut:
         notes.append(f"of each step {POINTS_DRAWN:,} points are drawn, picked at random; the histograms count all")
     return [first, "; ".join(notes)]
@@ -205,7 +206,7 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
     missing = sum(group.completed < len(group.rows) for group in groups)
     gap = f"; {missing} point{'s' if missing > 1 else ''} missing where a repeat did not complete" if missing else ""
     title = f"{short(study.name)} on {study.on}: from the first submission to the last completion"
-    head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS)
+    head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS, doubtful=study.doubtful)
     return figure
 
 

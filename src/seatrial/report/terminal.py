@@ -105,7 +105,7 @@ def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], 
         if not row["valid"] and trial and not trial.cut_off:
             notes.append(f"! {row['trial']} is not to be trusted: {'; '.join(trial.reasons)}")
     if any(g.doubtful and len(g.trusted) < len(g.rows) for g in groups):
-        notes.append("! rows leave out the repeats that are not to be trusted")
+        notes.append("! rows leave out the repeats that are not to be trusted, where there are others")
     notes += study.notes
     for note in notes[:NOTES_SHOWN]:
         print_line(console, note, "yellow")

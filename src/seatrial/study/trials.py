@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
@@ -173,7 +174,7 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     measured = cluster.validity()
-    reasons = list(measured.pop("reasons"))
+    reasons: list[Doubt] = list(measured.pop("reasons"))
     rates = []
     for tally in ending.tallies:
         gaps = tally.count - 1
@@ -182,12 +183,12 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
         late = tally.late_ns / 1e9
         rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved, "late_s": late})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
-            reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
+            short = f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s"
+            reasons.append(Doubt(short, (TIMES, RATES)))  # counts are true of the load that was sent
         elif wanted and late > max(LATE_S, (1 - RATE_TOLERANCE) / wanted):
-            reasons.append(
-                f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
-            )
-    return {"valid": not reasons, "reasons": reasons, "counted": True, "rates": rates, **measured}
+            behind = f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
+            reasons.append(Doubt(behind, (TIMES, RATES), late))
+    return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
 
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:

@@ -252,7 +252,11 @@ def _trust(view: View) -> Html:
         which = (
             "none of the trials" if len(bad) == len(view.study.trials) else f"not all: {len(bad)} of {len(view.rows)}"
         )
-        kept = "" if len(bad) == len(view.study.trials) else " They are left out of means and charts, and marked."
+        kept = (
+            ""
+            if len(bad) == len(view.study.trials)
+            else " They are left out of means and charts where the set-up has others, else shown and marked with !."
+        )
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
         verdict = (
             "bad",

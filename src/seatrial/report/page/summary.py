@@ -74,9 +74,7 @@ def _notes(view: View) -> Html:
     if any(group.completed < len(group.rows) for group in view.groups):
         notes.append("A set-up that did not complete everything has no total and no percentiles: it would look fast. ")
     if any(group.doubtful for group in view.groups):
-        notes.append(
-            "! marks a set-up with trials that are not to be trusted; they are left out where there are others. "
-        )
+        notes.append("! marks a set-up with trials that are not to be trusted; they are left out where it has others. ")
     return tag("p", *notes, class_="quiet")
 
 
