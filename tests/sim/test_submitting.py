@@ -99,5 +99,6 @@ def test_a_stall_that_is_made_up_for_later_makes_the_trial_invalid_and_names_the
     assert even["achieved_per_s"] > 0.99 * even["wanted_per_s"]
     assert even["late_s"] > 5
     assert not validity["valid"]
-    [reason] = validity["reasons"]
-    assert reason == f"even: workloads were sent up to {even['late_s']:.3g} s after they were due; 5/s was asked for"
+    [doubt] = validity["reasons"]
+    late = f"even: workloads were sent up to {even['late_s']:.3g} s after they were due; 5/s was asked for"
+    assert (doubt["reason"], doubt["touches"]) == (late, ["times", "rates"])
