@@ -88,12 +88,14 @@ class _Study:
         return [repeat for name, of, repeat in self.runs if (name, of) == (setup, cell)]
 
 
-def judge(out: Path, baseline: Path | None = None) -> list[Verdict]:
-    """Every gate of the study in `out`, with what was found."""
-    return judge_study(read_study(out), summary_rows(out), baseline)
+def judge(out: Path, baseline: Path | None = None, gated: bool = False) -> list[Verdict]:
+    """Every gate of the study in `out`, with what was found. `gated`: somebody acts on the verdicts, if there is no gate too."""
+    return judge_study(read_study(out), summary_rows(out), baseline, gated)
 
 
-def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None) -> list[Verdict]:
+def judge_study(
+    study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None, gated: bool = False
+) -> list[Verdict]:
     """The same for a study and a summary that are read already."""
     expects = _expectations(study)
     asked = [name for text, _ in expects for name in Expression.parse(text).asked]
@@ -103,6 +105,8 @@ def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path 
     verdicts = [v for text, place in expects for v in _Gate(mine, other, unlike, text, place).verdicts()]
     named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
     verdicts += [] if named else list(_outcomes(study))
+    if expects or baseline or gated:
+        verdicts += _models_instead(study)
     missing = len(study.document.get("trials", ())) - len(study.trials)
     if missing:
         verdicts.append(Verdict("all trials run", "", study.out.name, FAILS, f"{missing} trials were not run"))
@@ -134,6 +138,20 @@ def _expectations(study: StudyRecord) -> list[tuple[str, str]]:
         one for trial in study.trials for one in trial.document.get("expect") or ()
     ]
     return list(dict.fromkeys((str(one["text"]), str(one["place"])) for one in listed))
+
+
+def _models_instead(study: StudyRecord) -> Iterator[Verdict]:
+    """A set-up whose own component is under test, but was not run: no gate may pass for it."""
+    if study.on != "sim":
+        return
+    brought = {trial.setup: trial.document.get("components") or () for trial in study.trials}
+    for setup, components in brought.items():
+        for component in components:
+            why = (
+                f"the set-up brings its own {component}, and the simulator ran a model instead: "
+                "nothing is known of the program (run it with --on local, or leave the set-up out with --setup)"
+            )
+            yield Verdict(f"runs its own {component}", "", setup, FAILS, why)
 
 
 def _outcomes(study: StudyRecord) -> Iterator[Verdict]:

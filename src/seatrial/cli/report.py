@@ -38,6 +38,6 @@ def report(
     if show and not webbrowser.open((out / REPORT).absolute().as_uri()):
         typer.echo(f"no browser was found; open {out / REPORT} yourself", err=True)
     if baseline or junit or summary:
-        verdicts = judge(out, baseline)
+        verdicts = judge(out, baseline, gated=True)
         judging.tell(out, verdicts, Console(stderr=True, highlight=False), junit, summary)
         raise typer.Exit(int(any(verdict.state == FAILS for verdict in verdicts)))

@@ -134,7 +134,7 @@ def run(
         with Progress(len(trials), words) as progress:
             result = run_study(
                 source.name, source.document, trials, asked, target, progress,
-                force=force, jobs=jobs, baseline=baseline, reporting=progress.say,
+                force=force, jobs=jobs, baseline=baseline, gated=bool(junit or summary), reporting=progress.say,
             )  # fmt: skip
     finally:
         for line in left_behind(target):

@@ -279,6 +279,7 @@ class Part:
     version: str = ""  # of the component's Go module, built like ours
     config: str = ""  # a configuration file of the user's
     args: tuple[str, ...] = ()
+    place: str = ""  # file:line:column
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,10 @@ class _Planning:
                         one.client or part.client,
                         one.settings,
                     ),
-                    components={component: self.part_of(own) for component, own in one.components.items()},
+                    components={
+                        component: self.part_of(own, ("setups", name, "components", component))
+                        for component, own in one.components.items()
+                    },
                     priority_levels=flow_objects(one.priority_levels),
                     flow_schemas=flow_objects(one.flow_schemas),
                     delay=delay(one.delay),
@@ -263,11 +266,11 @@ class _Planning:
         rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
         return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
 
-    def part_of(self, own: ComponentPart) -> Part:
+    def part_of(self, own: ComponentPart, path: Path) -> Part:
         """Files are named from where the scenario stands."""
         folder = pathlib.Path(self.source.file).parent
         binary, config = (str(folder / given) if given else "" for given in (own.binary, own.config))
-        return Part(binary, own.version or "", config, tuple(own.args))
+        return Part(binary, own.version or "", config, tuple(own.args), self.source.at(path))
 
     def entry(self, named: str | None, path: Path) -> str:
         """The entry of `nodes` that a set-up stands on; only one that is alone need not be named."""

@@ -30,6 +30,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "seed": trial.seed,
         "settings": to_json(trial.setup.settings),
         "client": to_json(trial.setup.client),
+        "components": list(trial.setup.components),
         "stages": [to_json(stage) for stage in stack.stages],
         "phases": {
             submit.name: {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +60,7 @@ class Checked:
 
 def check(trials: Sequence[Trial]) -> Checked:
     """Refuses what is wrong, leaves out what cannot run on the chosen cluster; before anything is made."""
+    _refuse_missing_files(trials)
     runnable: list[Trial] = []
     skipped: dict[str, None] = {}
     for trial in trials:
@@ -78,6 +80,25 @@ def check(trials: Sequence[Trial]) -> Checked:
             "\n".join(skipped), "choose other set-ups (--setup), another stack or another cluster (--on)"
         )
     return Checked(runnable, list(skipped))
+
+
+def _refuse_missing_files(trials: Sequence[Trial]) -> None:
+    """Of components that set-ups bring, on every kind of cluster: one that runs none of them must not hide that they are gone."""
+    lines: dict[str, None] = {}
+    for trial in trials:
+        for component, part in trial.setup.components.items():
+            for file, what in ((part.binary, "program"), (part.config, "file")):
+                if why := _why_unusable(file, what) if file else "":
+                    lines[f"{part.place}: set-up '{trial.setup.name}', {component}: {why}"] = None
+    if lines:
+        remedy = "build it, or correct its path, which begins where the scenario stands; --setup runs the others alone"
+        raise SetupProblem("\n".join(lines), remedy)
+
+
+def _why_unusable(file: str, what: str) -> str:
+    if not Path(file).is_file():
+        return f"there is no {what} {file}"
+    return f"{file} is not executable" if what == "program" and not os.access(file, os.X_OK) else ""
 
 
 def _who_can(trial: Trial) -> str:
@@ -210,6 +231,7 @@ def run_study(
     force: bool = False,
     jobs: int | None = None,
     baseline: Path | None = None,
+    gated: bool = False,
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
@@ -229,7 +251,7 @@ def run_study(
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
         result.files = _write_report(out, result, reporting)
-        result.verdicts = [] if result.interrupted else judge(out, baseline)
+        result.verdicts = [] if result.interrupted else judge(out, baseline, gated)
     return result
 
 
