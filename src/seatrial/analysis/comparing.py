@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import UNVERIFIED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import Effect, holm, of_pairs, of_runs
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.doubts import kind_of
@@ -267,6 +267,7 @@ def _varying(*sides: Side) -> list[str]:
 
 def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False) -> Comparison:
     """The second side against the first, whatever they are."""
+    sides = (first, second)
     names = _varying(first, second)
     notes: list[str] = []
     by_cell = [_by_cell(side, names, anyway, notes) for side in (first, second)]
@@ -275,11 +276,13 @@ def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyw
         alone = [_spelled(cell) for cell in by_cell[place] if cell not in by_cell[1 - place]]
         if alone:
             notes.append(f"only {_who(side, first, second)} has {', '.join(alone[:MANY])}: left out")
+    for side in sides:
+        if any(run.trial.evidence == UNVERIFIED for run in side.runs):
+            notes.append(f"{_who(side, *sides)} is simulated by a model that was never held against the real stack")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
     api = any(run.figures.get("requests") is not None for side in (first, second) for run in side.runs)
     tested = TESTED_API if api else TESTED
     wanted = [*tested, *(figure for figure in SHOWN if figure not in tested)]
-    sides = (first, second)
     found = [replace(_found(figure, cells, sides, anyway), tested=figure in tested) for figure in wanted]
     for_each = {
         _spelled(cell): tuple(_found(figure, [runs], sides, anyway) for figure in wanted)

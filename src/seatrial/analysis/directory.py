@@ -24,6 +24,8 @@ FORMAT = 1
 STUDY, TRIAL, SUBMITTED, TRIALS = "study.json", "trial.json", "submitted.jsonl", "trials"
 RUNNING, CUT_OFF = "running", "interrupted"  # a trial that says it runs when we read it was killed, or still runs
 
+REAL, VERIFIED, UNVERIFIED = "real", "verified model", "unverified model"
+
 _GIVE = "Give the directory that `seatrial run -o OUT` wrote, not one inside it."
 _DAMAGED = "It was damaged after the run; take it from a backup, or run again."
 
@@ -53,6 +55,14 @@ class TrialRecord:
     @property
     def stack(self) -> str:
         return str(self.document.get("stack", ""))
+
+    @property
+    def evidence(self) -> str:
+        """What its figures are of: real components, a model that was held against them, or one that was not (or of which the
+        study does not say so)."""
+        if self.document.get("on") != "sim":
+            return REAL
+        return VERIFIED if (self.document.get("model") or {}).get("verified") is True else UNVERIFIED
 
     @property
     def cut_off(self) -> bool:

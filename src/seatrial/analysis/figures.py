@@ -12,6 +12,7 @@ Definitions:
   end of the trial where not everything completed.
 - `nodes`: that were there at any time. `workloads`: that the steps would submit, where trial.json says how many.
 - `submitted` = `completed` + `failed` + `deleted` + `pending`, each workload counted once, the earlier word winning.
+- `evidence`: `real` for real components, `verified model` for a model that was held against them, `unverified model` for another.
 - `clog`: the kind of the clog that was diagnosed, empty if none was. `audit_NAME`: how much the audit of that name found;
   empty for a trial that was interrupted, which nobody audits.
 """
@@ -52,10 +53,10 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "clog", *AUDITS.values(), *api.FIGURES,
+    "evidence", "clog", *AUDITS.values(), *api.FIGURES,
 )  # fmt: skip
 WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values(), *api.COUNTED})
-TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
+TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "evidence", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
 
@@ -108,6 +109,7 @@ def figures_of(seen: Lifecycle) -> Figures:
         "held_idle_gpu_s": spent.held_idle_gpu_s,
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
+        "evidence": trial.evidence,
         "clog": str((document.get("clog") or {}).get("kind", "")),
         **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
         **api.figures(trial),

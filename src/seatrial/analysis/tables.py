@@ -85,7 +85,7 @@ def summary_rows(out: Path) -> list[fig.Figures]:
     study = read_study(out)
     if _is_fresh(out / SUMMARY, study):
         frame = pl.read_csv(out / SUMMARY, infer_schema=False)
-        if frame.height == len(study.trials):
+        if frame.height == len(study.trials) and set(frame.columns) >= fig.FIXED:  # not of a version that knew fewer
             return [_typed(row) for row in frame.rows(named=True)]
     return [fig.figures_of(lifecycle(trial)) for trial in study.trials]
 

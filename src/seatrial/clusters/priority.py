@@ -5,8 +5,9 @@ and stamps late: 3 ms on average where a request took 26 ms, and latencies are n
 goes first while a trial runs, where the system allows that. Only that thread: what it starts runs as ever, and the control plane
 loses no more than the client uses (`client_cpu`), which it would use anyway, only later.
 
-A lower nice value is not enough: with autogroups (Linux's default on a desktop, and in a session of its own for every component)
-it counts only among the processes of one session.
+A lower nice value is often not enough: with autogroups (a default of Linux) it counts only among the processes of one session, and
+every component has its own. Beside six busy processes on two cores a thread was woken up to 25 ms late as usual, 37 ms with
+nice -10, and 4 ms with real-time scheduling.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ class Stack(Protocol):
     needs: str  # what must be there for it on a real cluster, for `seatrial stacks`
     runs_on: Sequence[str]  # of sim, local, kubeconfig
     verified: str  # how its figures were checked, for `seatrial stacks`
+    model_verified: bool  # its model was held against the real thing; a class says so itself and does not inherit it
     created_as: tuple[str, str]  # API group and plural of what the client creates for a workload
 
     def refuses(self, trial: Trial) -> str | None:

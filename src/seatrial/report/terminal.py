@@ -11,15 +11,16 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import REAL, UNVERIFIED, VERIFIED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.tables import size_table, summary_rows
 from seatrial.report.columns import Column, decimals_for, print_columns, width
 from seatrial.report.details import print_findings, print_sizes, since_first
-from seatrial.report.grouping import Group, Spread, grouped
+from seatrial.report.grouping import NOT_HELD, Group, Spread, grouped
 from seatrial.report.load import print_load
 from seatrial.report.printing import print_line
 
 NOTES_SHOWN = 8
+AS = {REAL: "real", VERIFIED: "model", UNVERIFIED: "model?"}
 
 
 def summary_table(out: Path, console: Console) -> None:
@@ -39,6 +40,8 @@ def summary_table(out: Path, console: Console) -> None:
     if any(row["workloads"] for row in rows):
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
         print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
+    for setup in dict.fromkeys(group.setup for group in groups if group.unverified):
+        print_line(console, f"{setup}: {NOT_HELD}, so it is not ranked", "yellow")
     _explain(console, study, rows, groups)
     print_findings(console, study, rows)
     print_load(console, study)
@@ -49,6 +52,7 @@ def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> li
     dates = {trial.name: _date(trial) for trial in study.trials}
     columns = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
     columns.append(Column("\nset-up", [group.setup for group in groups], left=True))
+    columns.append(Column("\nas", [AS[group.evidence] for group in groups], left=True))
     for name in groups[0].params:
         values = [group.params[name] for group in groups]
         if not any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):

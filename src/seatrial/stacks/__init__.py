@@ -47,3 +47,8 @@ def find(name: str) -> Stack:
             "reinstall the package that brings it, or leave the stack out",
         ) from error
     return stack
+
+
+def model_verified(stack: Stack) -> bool:
+    """Whether its model was held against the real thing. What a class inherits says nothing about what it changed."""
+    return bool({**vars(type(stack)), **getattr(stack, "__dict__", {})}.get("model_verified", False))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from seatrial.analysis import figures as fig
 from seatrial.analysis.gates import FAILS
 from seatrial.clog.diagnosis import KINDS
-from seatrial.report.grouping import Group, Spread, ended_well
-from seatrial.report.page.markup import Html, Inside, join, tag
+from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
+from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
 PLACES = {
@@ -119,11 +119,15 @@ def _answers(view: View) -> list[Html]:
     measure = TOTAL if view.submits else REQUESTS
     ranked = [group for group in chosen if measure.of(group)]
     if view.submits:  # who rejects much answers the rest fast: requests give no ranks
-        ranked.sort(key=measure.mean)
+        ranked.sort(key=lambda group: (group.unverified, measure.mean(group)))
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
-    if ranked and view.submits:
-        lines.append(tag("p", _speed(measure, ranked, where)))
+    held = [group for group in ranked if not group.unverified]
+    if held and view.submits:
+        lines.append(tag("p", _speed(measure, held, where)))
+    if guessed := [f"{group.setup} ({measure.shown(group)})" for group in ranked if group.unverified]:
+        are = "are" if len(guessed) > 1 else "is"
+        lines.append(tag("p", tag("b", f"Not ranked: {listed(guessed)}"), f" {are} {NOT_HELD}."))
     lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
     others = [group for group in stuck if group not in chosen]
     if others:
@@ -207,11 +211,12 @@ def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
     doubt = " (not to be trusted)" if group.doubtful else ""
     return tag(
         "li",
-        tag("span", group.setup, class_="name", title=group.setup),
+        tag("span", tag("span", group.setup, class_="of"), badge(group.evidence), class_="name", title=group.setup),
         tag("span", tag("span", class_="bar", data_width=width), class_="track"),
         tag("span", figure, class_="figure" if width else "figure bad"),
         tag("span", more + doubt, class_="more"),
         data_setup=group.setup,
+        class_="unverified" if group.unverified else None,
     )
 
 
@@ -245,8 +250,14 @@ def _clogs(view: View) -> list[Html]:
 def _trust(view: View) -> Html:
     bad = [trial for trial in view.study.trials if not trial.valid]
     sure = "Can the figures be trusted? "
-    if not bad:
-        verdict = ("good", "Yes, by what the trials found of themselves: ", _sources(view))
+    guessed = list(dict.fromkeys(group.setup for group in view.groups if group.unverified))
+    if not bad and guessed:
+        say = "Not verified: " if len(guessed) == len(view.setups) else "In part: "
+        verdict = ("bad", say, f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view)}")
+    elif not bad and view.study.on == "sim":
+        verdict = ("model", "Yes, as far as models go that were held against the real stacks: ", _sources(view))
+    elif not bad:
+        verdict = ("good", "Yes, of real components, by what the trials found of themselves: ", _sources(view))
     else:
         reasons = list(dict.fromkeys(reason for trial in bad for reason in trial.reasons))
         which = (
@@ -279,7 +290,10 @@ def _trust(view: View) -> Html:
 
 def _sources(view: View) -> str:
     if view.study.on == "sim":
-        return "times are the simulator's own, without error of measurement; its models are not the real components."
+        return (
+            "times are the simulator's own, without error of measurement; its models are not the real components, and "
+            "docs/fidelity.md says how far those that were compared are off."
+        )
     worst = max((error for trial in view.study.trials for error in trial.errors_ns), default=0)
     within = f" and are off by at most {worst / 1e6:.3g} ms" if worst else ""
     return f"times are those of what was watched{within}."

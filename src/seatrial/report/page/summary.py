@@ -8,7 +8,7 @@ from seatrial.analysis import figures as fig
 from seatrial.report.columns import decimals_for
 from seatrial.report.grouping import Group, Spread
 from seatrial.report.page.answer import TOTAL
-from seatrial.report.page.markup import Cell, Head, Html, table, tag
+from seatrial.report.page.markup import Cell, Head, Html, badge, table, tag
 from seatrial.report.page.view import Section, View, as_number, plural
 
 TRIALS_SHOWN = 300
@@ -42,7 +42,9 @@ def summary(view: View) -> Section | None:
     if not groups:
         return None
     heads = [Head("set-up", number=False)]
-    columns: list[list[Cell]] = [[Cell(tag("b", group.setup), group.setup) for group in groups]]
+    columns: list[list[Cell]] = [
+        [Cell((tag("b", group.setup), " ", badge(group.evidence)), group.setup) for group in groups]
+    ]
     for name in view.values:
         values = [group.params[name] for group in groups]
         if any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):

@@ -25,6 +25,7 @@ class Kueue(Plain):
     stages = (*PLAIN[:2], QUEUED, QUOTA_RESERVED, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
+    model_verified = True
     settings = (
         Setting("kueue", "qps", 50, "client requests per second, of all its parts together (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
