@@ -109,6 +109,7 @@ def schema() -> None:
 
     Example: seatrial schema > scenario.schema.json
     """
+    from seatrial import stacks
     from seatrial.scenario import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    typer.echo(json.dumps(json_schema(stacks.stages()), indent=2))

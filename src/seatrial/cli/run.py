@@ -96,6 +96,7 @@ def run(
         source,
         on=on,
         stacks=stacks.settings(),
+        stages=stacks.stages(),
         pick_setups=setups,
         pick_stacks=picked,
         sets=values,

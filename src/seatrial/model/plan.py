@@ -161,6 +161,7 @@ class Wait:
     count: int | None = None  # this many instead of all
     timeout: int = HOUR
     go_on: bool = False
+    place: str = field(default="", compare=False)  # file:line:column
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ class Part:
     version: str = ""  # of the component's Go module, built like ours
     config: str = ""  # a configuration file of the user's
     args: tuple[str, ...] = ()
-    place: str = ""  # file:line:column
+    place: str = field(default="", compare=False)  # file:line:column
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from seatrial.scenario.params import fill
 from seatrial.scenario.part import Part
 from seatrial.scenario.places import Path, Source, real_path, value_at
 from seatrial.scenario.requests import VERBS
-from seatrial.scenario.schema import ACTIONS, ScenarioPart, phase_name
+from seatrial.scenario.schema import ACTIONS, CONDITIONS, STAGES, ScenarioPart, phase_name
 
 _KINDS = {
     "list_type": ("a list", "write it as [a, b] or as lines that begin with `- `"),
@@ -27,11 +27,11 @@ _KINDS = {
 
 
 def check(
-    source: Source, values: Mapping[str, Scalar], stacks: Iterable[str]
+    source: Source, values: Mapping[str, Scalar], stacks: Iterable[str], stages: Iterable[str] = ()
 ) -> tuple[ScenarioPart | None, dict[str, Any], list[Mistake]]:
     """The scenario with these params: validated (None if it is not valid), as filled-in data, and what is wrong."""
     data, wrong = fill(source, values)
-    known = Known(_names(data, values, stacks))
+    known = Known({**_names(data, values, stacks), "stage": dict.fromkeys([*STAGES, *CONDITIONS, *stages])})
     part: ScenarioPart | None = None
     found: list[tuple[Path, Mistake]] = []
     try:

@@ -60,6 +60,7 @@ def expand(
     *,
     on: str,
     stacks: Stacks,
+    stages: Sequence[str] = (),
     pick_setups: Sequence[str] | None = None,
     pick_stacks: Sequence[str] | None = None,
     sets: Mapping[str, list[Scalar]] | None = None,
@@ -69,7 +70,8 @@ def expand(
 ) -> list[Trial]:
     """All trials, numbered from 1. ScenarioProblem has everything that is wrong in it, UsageProblem is the command's.
 
-    `stacks` is every stack there is with its own settings; `nodes`, if there are any, stand in for the scenario's fake ones.
+    `stacks` is every stack there is with its own settings, `stages` what workloads pass in any of them beside the standard stages;
+    `nodes`, if there are any, stand in for the scenario's fake ones.
     """
     choice = _choice(pick_setups, pick_stacks, stacks)
     if repeat is not None and repeat < 1:
@@ -78,7 +80,7 @@ def expand(
         raise UsageProblem(f"--seed {seed} is less than 0", "write 0 or more")
     scenario = override(scenario, sets or {})
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
-    plans = _plans(scenario, stacks, choice, nodes)
+    plans = _plans(scenario, stacks, stages, choice, nodes)
     repeats = [repeat or plan.repeat for plan in plans]
     _refuse_too_many(scenario, sum(n * len(plan.runs) for n, plan in zip(repeats, plans, strict=True)))
     own = _own_params(scenario)
@@ -132,14 +134,16 @@ def _refuse_too_many(scenario: Scenario, count: int) -> None:
         raise ScenarioProblem([scenario.source.mistake(("params",), what, remedy)])
 
 
-def _plans(scenario: Scenario, stacks: Stacks, choice: Choice, nodes: tuple[NodeGroup, ...]) -> list[Plan]:
+def _plans(
+    scenario: Scenario, stacks: Stacks, stages: Sequence[str], choice: Choice, nodes: tuple[NodeGroup, ...]
+) -> list[Plan]:
     """One per choice of params. The mistakes of all are collected: a value may be wrong in the second only."""
     source = scenario.source
     mistakes = dict.fromkeys([*source.mistakes, *params.check(source, scenario.params)])
     plans: list[Plan] = []
     planned: set[str] = set()
     for values in params.combinations(scenario.params):
-        planning, found = _planning(source, stacks, values, nodes)
+        planning, found = _planning(source, stacks, stages, values, nodes)
         if planning is not None:
             runs = []
             for setup in planning.chosen(choice):
@@ -158,13 +162,13 @@ def _plans(scenario: Scenario, stacks: Stacks, choice: Choice, nodes: tuple[Node
 
 
 def _planning(
-    source: Source, stacks: Stacks, values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
+    source: Source, stacks: Stacks, stages: Sequence[str], values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
 ) -> tuple[_Planning | None, list[Mistake]]:
-    part, data, found = checking.check(source, values, stacks)
+    part, data, found = checking.check(source, values, stacks, stages)
     found += settings.check(source, data, stacks)
     if part is None or found:
         return None, found
-    planning = _Planning(source, part, stacks, values, nodes)
+    planning = _Planning(source, part, stacks, stages, values, nodes)
     return planning, planning.mistakes
 
 
@@ -173,7 +177,9 @@ def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
     own = planning.own(setup.name)
     if not own:
         return planning.run(setup)
-    again, found = _planning(planning.source, planning.stacks, {**planning.values, **own}, planning.standing)
+    again, found = _planning(
+        planning.source, planning.stacks, planning.stages, {**planning.values, **own}, planning.standing
+    )
     if again is None:
         return None, found
     run, wrong = again.run(_picked(again.setups(), setup.name))
@@ -188,12 +194,14 @@ class _Planning:
         source: Source,
         part: ScenarioPart,
         stacks: Stacks,
+        stages: Sequence[str],
         values: Mapping[str, Scalar],
         standing: tuple[NodeGroup, ...] = (),
     ) -> None:
         self.source = source
         self.part = part
         self.stacks = stacks
+        self.stages = stages
         self.values = values
         self.mistakes: list[Mistake] = []
         self.standing = standing

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     Tag,
     ValidationInfo,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -293,13 +294,17 @@ def _about_pace(written: Mapping[str, Any]) -> list[Found]:
     return found
 
 
+# Stacks bring stages of their own, like Kueue's quota_reserved: those are listed by `seatrial stacks`.
+StageName = Annotated[Text, one_of("stage"), WithJsonSchema({"enum": [*STAGES, *CONDITIONS]})]
+
+
 class WaitPart(Part):
     """Wait until workloads have reached a stage, or until what was created is in a state."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
-    stage: Annotated[str, choice("stage", (*STAGES, *CONDITIONS))] = Field(
+    stage: StageName = Field(
         alias="for",
-        description="The stage to wait for; for created objects available, pods-running, pods-gone or gone.",
+        description="The stage to wait for, maybe of a stack's own; or available, pods-running, pods-gone, gone.",
     )
     of: PhaseNames | None = Field(
         None, description="Submit phases whose workloads count, or create phases; all so far if not given."

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
+from seatrial.model.lifecycle import LOST
 from seatrial.model.settings import Setting
 
 
@@ -30,6 +31,20 @@ def settings() -> dict[str, Sequence[Setting]]:
         except SetupProblem:
             found[name] = ()
     return found
+
+
+def stages() -> list[str]:
+    """What workloads pass in any stack: standard stages and those of single stacks."""
+    return list(dict.fromkeys(stage for name in names() for stage in stages_of(name)))
+
+
+def stages_of(name: str) -> list[str]:
+    """That can be waited for: a lost pod is replaced, and its workload does not stay there. None, if the stack cannot be loaded:
+    who wants to run it hears why."""
+    try:
+        return [stage.name for stage in find(name).stages if stage != LOST]
+    except SetupProblem:
+        return []
 
 
 def find(name: str) -> Stack:

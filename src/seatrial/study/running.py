@@ -61,11 +61,11 @@ class Checked:
 def check(trials: Sequence[Trial]) -> Checked:
     """Refuses what is wrong, leaves out what cannot run on the chosen cluster; before anything is made."""
     _refuse_missing_files(trials)
+    _refuse_missing_stages(trials)
     runnable: list[Trial] = []
     skipped: dict[str, None] = {}
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
-        _refuse_unknown_stages(trial, stack)
         why = stack.refuses(trial)
         if why:
             why += _who_can(trial)
@@ -121,20 +121,34 @@ def _others(name: str) -> Iterator[Stack]:
                 yield stacks.find(other)
 
 
-def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
-    names = [stage.name for stage in stack.stages]
-    for phase in (phase for step in trial.steps for phase in step):
-        if isinstance(phase, Wait) and phase.stage not in names:
-            raise UsageProblem(
-                f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
-                f"'{stack.name}' does not have",
-                f"it has {', '.join(names)}{_who_has(phase.stage, stack)}",
-            )
+def _refuse_missing_stages(trials: Sequence[Trial]) -> None:
+    """A wait for a stage that a set-up's stack does not have would never end there."""
+    stages = {trial.setup.name: stacks.stages_of(trial.setup.stack) for trial in trials}
+    lines: dict[str, None] = {}
+    able = set(stages)
+    for wait in (phase for trial in trials for step in trial.steps for phase in step if isinstance(phase, Wait)):
+        have = [setup for setup, names in stages.items() if wait.stage in names]
+        lack = [setup for setup in stages if setup not in have]
+        if lack:
+            able &= set(have)
+            who = _named(have) + (" has it" if len(have) == 1 else " have it") if have else _who_has(wait.stage)
+            does = "does" if len(lack) == 1 else "do"
+            lines[
+                f"{wait.place}: {wait.name} waits for '{wait.stage}', which {_named(lack)} {does} not have ({who})"
+            ] = None
+    if lines:
+        common = [name for name in next(iter(stages.values())) if all(name in names for names in stages.values())]
+        alone = f"run only {_named([name for name in stages if name in able])}, or " if able else ""
+        raise UsageProblem("\n".join(lines), f"{alone}wait for a stage that all have: {', '.join(common)}")
 
 
-def _who_has(stage: str, stack: Stack) -> str:
-    have = [other.name for other in _others(stack.name) if stage in [one.name for one in other.stages]]
-    return f"; '{stage}' have {', '.join(have)}" if have else ""
+def _named(setups: Sequence[str]) -> str:
+    return ("set-up " if len(setups) == 1 else "set-ups ") + ", ".join(f"'{name}'" for name in setups)
+
+
+def _who_has(stage: str) -> str:
+    have = [name for name in stacks.names() if stage in stacks.stages_of(name)]
+    return f"stacks that have it: {', '.join(have)}"
 
 
 def _lacks_kubelets(trial: Trial) -> str | None:
