@@ -86,6 +86,8 @@ class Scheduler:
 
     def use(self, *plugins: Plugin) -> None:
         self._plugins = plugins
+        if any(plugin.keys_change for plugin in plugins):
+            self.queue.keys_change()
         self._hears_bound = any(plugin.helped_by & POD_BOUND for plugin in plugins)
 
     def add(self, pod: int) -> None:
@@ -106,25 +108,35 @@ class Scheduler:
             self._kernel.at(self._kernel.now, self._next)  # once whatever woke it is over
 
     def _next(self, _: object = None) -> None:
-        """Begins a cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed."""
-        self._current = pod = self.queue.pop()
+        """Takes turns until something has to be waited for: an answer of the server, somebody else's event, a pod."""
+        while self._turn():
+            pass
+
+    def _turn(self) -> bool:
+        """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop goes on at
+        once; else the cycle ends in an event of its own, or nobody waits."""
+        queue, nodes, kernel = self.queue, self._nodes, self._kernel
+        self._current = pod = queue.pop()
         if pod < 0:
             self._busy = False
-            return
-        nodes = self._nodes
-        node = -1
+            return False
         nodes.searched = 0
-        refused_by = next((plugin for plugin in self._plugins if not plugin.pre_filter(pod)), None)
-        if refused_by is None:
-            node = self._pick(pod)
+        refused_by = None
+        for plugin in self._plugins:
+            if not plugin.pre_filter(pod):
+                refused_by = plugin
+                break
+        node = self._pick(pod) if refused_by is None else -1
         if node >= 0:
             self._assume(pod, node)
         look = self._api.about(self._look) if self._plugins else self._look
-        cost = look + self._filtering + self._owed + self._per_node * nodes.searched
+        ends = kernel.now + look + self._filtering + self._owed + self._per_node * nodes.searched
         self._owed = 0
-        self._kernel.at(
-            self._kernel.now + cost, self._end, _Cycle(pod, self.queue.events, self._told.get(pod, ""), refused_by)
-        )
+        cycle = _Cycle(pod, queue.events, self._told.get(pod, ""), refused_by)
+        if kernel.advance(ends):
+            return self._finish(cycle)
+        kernel.at(ends, self._end, cycle)
+        return False
 
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
@@ -135,26 +147,33 @@ class Scheduler:
         return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: _Cycle) -> None:
+        if self._finish(cycle):
+            self._next()
+
+    def _finish(self, cycle: _Cycle) -> bool:
+        """Whether the loop goes on at once."""
         state = self._pods.state[cycle.pod]
         if state == PENDING:
-            self._fail(cycle)
-            return
+            return self._fail(cycle)
         if state == ASSUMED:
             self._permit(cycle)
-        self._next()
+        return True
 
-    def _fail(self, cycle: _Cycle) -> None:
+    def _fail(self, cycle: _Cycle) -> bool:
         """No node for it; the loop goes on when its condition says so."""
-        pod, refused_by = cycle.pod, cycle.plugin
+        pod, events_before, told, refused_by, _ = cycle
         for plugin in self._plugins:
             plugin.post_filter(pod)
         self._current = -1
-        self.queue.failed(pod, cycle.events_before, refused_by.helped_by if refused_by else ROOM)
+        self.queue.failed(pod, events_before, refused_by.helped_by if refused_by else ROOM)
         reason = refused_by.reason(pod) if refused_by else _NO_ROOM
-        if cycle.told != reason and (delay := self._client.behind(self._kernel.now)) > LONG_WAIT:
+        if told == reason:
+            return True
+        if (delay := self._client.behind(self._kernel.now)) > LONG_WAIT:
             for plugin in self._plugins:
                 plugin.held_up(delay)
         self._tell(cycle._replace(reason=reason), self._next)
+        return False
 
     def _tell(self, cycle: _Cycle, then: Do) -> None:
         if cycle.told == cycle.reason:
