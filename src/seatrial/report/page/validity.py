@@ -27,7 +27,12 @@ def validity(view: View) -> Section:
         rows = [[Cell(trial.name), Cell("; ".join(trial.reasons))] for trial in bad[:SHOWN]]
         heads = [Head("trial", number=False), Head("why its figures are not to be trusted", number=False)]
         parts.append(table(heads, rows, "Trials that are not to be trusted"))
-    parts += [_rates(view), _sources(view), _expectations(view), _lines("What audits and waits found", _found(view))]
+    parts += [
+        _rates(view),
+        _sources(view),
+        _expectations(view),
+        _lines("Stalls, and what audits and waits found", _found(view)),
+    ]
     parts.append(_lines("What is missing", view.study.notes))
     return Section("validity", "Validity", "Can this be trusted?", join(parts))
 
