@@ -132,6 +132,24 @@ def test_a_clog_is_told_with_its_moment_kind_and_summary(tmp_path: Path) -> None
     assert told in text.splitlines()
 
 
+def test_stalls_are_told_once_per_set_up_with_the_longest_and_its_cause(tmp_path: Path) -> None:
+    def stall(begin: int, end: int, resolved: bool = True) -> dict[str, object]:
+        moments = {"from_ns": begin * 10**9, "until_ns": end * 10**9, "noticed_ns": (begin + 30) * 10**9}
+        return {**moments, "resolved": resolved, "kind": "livelock", "summary": f"Told at {begin}."}
+
+    trials = [
+        Made([plain()], also={"stalls": [stall(45, 128), stall(200, 240)]}),
+        Made([plain()], setup="other", number=2, also={"stalls": [stall(10, 70, resolved=False)]}),
+    ]
+    lines = printed(write_study(tmp_path, trials)).splitlines()
+    assert (
+        "kwok: stalled 2 times, the longest 83 s from 45.0 s to 128.0 s of 001-kwok-r0: livelock: Told at 45." in lines
+    )
+    [other] = [line for line in lines if line.startswith("other: stalled")]
+    assert "stalled 60 s from 10.0 s to 70.0 s" in other
+    assert "until the next step or the end of the trial" in other
+
+
 def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) -> None:
     trials = [Made([plain()], repeat=repeat, number=repeat, also={"audits": AUDITS}) for repeat in range(3)]
     lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("kwok:")]
@@ -149,7 +167,7 @@ def test_findings_are_short(tmp_path: Path) -> None:
     trials = [Made([plain()], setup=f"s{n}", number=n, also={"audits": AUDITS}) for n in range(20)]
     text = printed(write_study(tmp_path, trials))
     assert text.count("aggregate admission") == 16
-    assert "and 4 more like these: see audits and notes in trial.json" in text
+    assert "and 4 more like these: see stalls, audits and notes in trial.json" in text
 
 
 def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ SHOWN: tuple[Figure, ...] = (
     Figure("cpu_util", "", "more", "less", needs_all=False),
     Figure("gpu_util", "", "more", "less", needs_all=False),
     Figure("held_idle_s", "core-s", "more", "less", needs_all=False),
+    Figure("stalled_s", "s", "longer", "shorter", needs_all=False),
     *(Figure(name, "", "more", "fewer", needs_all=False) for name in fig.AUDITS.values()),
     Figure("api_p50_s", "s", "slower", "faster", needs_all=False),
     Figure("api_p95_s", "s", "slower", "faster", needs_all=False),

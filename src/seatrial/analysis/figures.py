@@ -13,7 +13,8 @@ Definitions:
 - `nodes`: that were there at any time. `workloads`: that the steps would submit, where trial.json says how many.
 - `submitted` = `completed` + `failed` + `deleted` + `pending`, each workload counted once, the earlier word winning.
 - `evidence`: `real` for real components, `verified model` for a model that was held against them, `unverified model` for another.
-- `clog`: the kind of the clog that was diagnosed, empty if none was. `audit_NAME`: how much the audit of that name found;
+- `clog`: the kind of the clog that was diagnosed, empty if none was. `stalls`, `stalled_s`: times at which no workload got on for
+  30 s or more although the trial went on, and how long they were in all. `audit_NAME`: how much the audit of that name found;
   empty for a trial that was interrupted, which nobody audits.
 """
 
@@ -53,9 +54,9 @@ AFTER: tuple[str, ...] = (
 )  # fmt: skip
 MORE: tuple[str, ...] = (
     "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "evidence", "clog", *AUDITS.values(), *api.FIGURES,
+    "evidence", "clog", "stalls", "stalled_s", *AUDITS.values(), *api.FIGURES,
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values(), *api.COUNTED})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", "stalls", *AUDITS.values(), *api.COUNTED})
 TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "evidence", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
@@ -111,9 +112,17 @@ def figures_of(seen: Lifecycle) -> Figures:
         "trial": trial.name,
         "evidence": trial.evidence,
         "clog": str((document.get("clog") or {}).get("kind", "")),
+        **_stalls(document.get("stalls")),
         **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
         **api.figures(trial),
     }
+
+
+def _stalls(stalls: Any) -> Figures:
+    """Empty where nobody looked for them: in studies of older versions, and where `seatrial sample` judged the trial."""
+    if not isinstance(stalls, list):
+        return {"stalls": None, "stalled_s": None}
+    return {"stalls": len(stalls), "stalled_s": sum(one["until_ns"] - one["from_ns"] for one in stalls) / SECOND}
 
 
 def since_first_s(at_ns: Any, row: Figures, document: Mapping[str, Any]) -> float | None:

@@ -37,7 +37,7 @@ from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
 from seatrial.model.load import Load, latest
 from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.settings import own
-from seatrial.model.state import State
+from seatrial.model.state import State, WorkloadState
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
@@ -238,6 +238,12 @@ class LiveCluster:
     def state(self) -> State:
         quota = self.stack.quota(self.trial.setup.settings, self._roster.capacity())
         return state_of(self.now(), self.observer, self._workloads, self._node_groups, self._closed, quota, self.dead())
+
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        return self.state().workloads
+
+    def at_rest(self) -> bool:
+        return False
 
     def dead(self) -> list[str]:
         """What should run and does not, as far as that is ours to know."""

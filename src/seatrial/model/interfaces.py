@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seatrial.model.lifecycle import Stage
 from seatrial.model.plan import Amounts, Delete, Nodes, Requests, Scalar, Trial, Until, Workload
 from seatrial.model.settings import Setting
-from seatrial.model.state import State
+from seatrial.model.state import State, WorkloadState
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
@@ -125,6 +125,12 @@ class Cluster(Protocol):
 
     def state(self) -> State:
         """Who holds what and who waits, from what is known here: never a request."""
+
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        """The workloads of `state`; the nodes are not looked at."""
+
+    def at_rest(self) -> bool:
+        """Nothing is under way any more that could change anything. Only a simulator can know."""
 
     async def delete(self, what: Delete) -> None: ...
 

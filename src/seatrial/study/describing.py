@@ -71,6 +71,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,
+        "stalls": [],
         "audits": [],
         "wall_epoch_ns": 0,
         "run": {},

@@ -31,6 +31,7 @@ def judge_sampled(trial: TrialRecord) -> dict[str, Any]:
         "submitted": seen.workloads.height,
         "end_ns": seen.end_ns,
         "outcome": COMPLETED.name if over else RUNNING,
+        "stalls": None,
         "audits": None,  # they need to know the nodes
         "validity": _validity(seen, watched),
     }

@@ -94,6 +94,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "notes": to_json(ending.notes),
         "took": to_json(ending.took),
         "clog": ending.clog.as_json() if ending.clog else None,
+        "stalls": to_json(ending.stalls),
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
         "sources": found,

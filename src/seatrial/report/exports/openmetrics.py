@@ -47,6 +47,8 @@ ABOUT: Mapping[str, tuple[str, str]] = {
     "cpu_cores": ("", "how much of the machine was busy on average"),
     "pod_start_p99_s": ("seconds", "99th percentile from created to running"),
     "heartbeat_gap_s": ("seconds", "longest time in which some node's lease was not renewed"),
+    "stalls": ("", "times at which no workload got on for 30 s or more"),
+    "stalled_s": ("seconds", "how long these were in all"),
     "valid": ("", "whether the trial trusts its own figures"),
     **{name: ("", f"what the audit found: {audit}") for audit, name in fig.AUDITS.items()},
 }

@@ -32,7 +32,8 @@ def validity(view: View) -> Section:
     )
     if how:
         parts.append(tag("p", f"The client's thread was scheduled as {' or '.join(how)} while trials ran."))
-    parts += [_rates(view), _sources(view), _expectations(view), _lines("What audits and waits found", _found(view))]
+    parts += [_rates(view), _sources(view), _expectations(view)]
+    parts.append(_lines("Stalls, and what audits and waits found", _found(view)))
     known = dict.fromkeys(str(line) for trial in view.study.trials for line in trial.document.get("findings") or ())
     parts.append(_lines("What was known before the run", known))
     parts.append(_lines("What is missing", view.study.notes))
