@@ -17,9 +17,9 @@ from seatrial.analysis.api import COUNTED, MEASUREMENTS, Load, counted, measurem
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_runs
 from seatrial.model.units import SECOND
+from seatrial.record.layout import API, DIFFERENCES
 from seatrial.record.requests import SERVER
 
-API, DIFFERENCES = "api.csv", "api-differences.csv"
 COLUMNS = ("trial", "setup", "repeat", "about", "who", "verb", "resource", "statistic", "value")
 DIFFERENCE_COLUMNS = (
     "measurement", "unit", "statistic", "baseline", "setup", "of_baseline", "of_setup", "difference", "percent", "low",

@@ -24,7 +24,7 @@ from typing import Any
 from seatrial.analysis import figures as fig
 from seatrial.analysis.api import asked_of
 from seatrial.analysis.comparing import Side, sides_of, why_unlike
-from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import CUT_OFF, DAMAGED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
 from seatrial.analysis.tables import summary_rows
 from seatrial.scenario.expressions import EXACT, FIGURES, Comparison, Expression, ExpressionProblem, Reference, Value
@@ -102,10 +102,21 @@ def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path 
     verdicts = [v for text, place in expects for v in _Gate(mine, other, unlike, text, place).verdicts()]
     named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
     verdicts += [] if named else list(_outcomes(study))
-    missing = len(study.document.get("trials", ())) - len(study.trials)
-    if missing:
-        verdicts.append(Verdict("all trials run", "", study.out.name, FAILS, f"{missing} trials were not run"))
+    if study.unfinished or len(study.trials) < len(study.document.get("trials", ())):
+        verdicts.append(_not_all_ran(study))
     return verdicts
+
+
+def unfinished(out: Path) -> list[Verdict]:
+    """The only verdict on a study that was interrupted just now: whoever interrupts does not want to wait for the others."""
+    study = read_study(out)
+    return [_not_all_ran(study)] if study.unfinished else []
+
+
+def _not_all_ran(study: StudyRecord) -> Verdict:
+    missing = len(study.document.get("trials", ())) - len(study.trials)
+    why = study.unfinished or f"{missing} trials were not run"
+    return Verdict("all trials run", "", study.out.name, FAILS, why)
 
 
 def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
@@ -140,7 +151,8 @@ def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
         if trial.outcome == "completed":
             yield Verdict(OUTCOME, "", trial.name, HOLDS)
         else:
-            detail = str(trial.document.get("detail") or "it was cut off")
+            cut = "; ".join(trial.reasons) if trial.outcome in (CUT_OFF, DAMAGED) else ""
+            detail = cut or str(trial.document.get("detail") or "")
             yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}")
 
 

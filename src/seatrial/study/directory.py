@@ -9,7 +9,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,74 @@ from typing import Any
 from seatrial import __version__
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Trial, to_json
+from seatrial.record.layout import OURS, STUDY
+from seatrial.record.locks import Locked, hold, is_locked
 
 FORMAT = 1
-_PART = "study.json.part"
-# Everything a study directory holds at its top: what `--force` may remove.
-OURS = (
-    "study.json", "trials", "times.csv", "pods.csv", "summary.csv", "sizes.csv", "errors.csv", "report.html",
-    *(f"{picture}.{kind}" for picture in ("general", "detailed", "totals", "sizes") for kind in ("png", "svg", "pdf")),
-)  # fmt: skip
+_PART = f"{STUDY}.part"
 
 
-def make(out: Path, force: bool) -> None:
-    """An empty directory for a new study, or a clear refusal. A first file that was never finished is nothing."""
-    if out.exists() and not out.is_dir():
-        raise UsageProblem(f"{out} is a file", "give -o a directory that does not exist yet")
-    if out.is_dir() and any(path.name != _PART for path in out.iterdir()):
-        if not (out / "study.json").exists():
+def check(out: Path, force: bool) -> None:
+    """Refuses a place where no study can be made. A first file that was never finished is nothing."""
+    if not out.is_dir():
+        return
+    if any(path.name != _PART for path in out.iterdir()):
+        if not (out / STUDY).exists():
             raise UsageProblem(f"{out} is not empty and holds no study", "give -o another directory")
         if not force:
             raise UsageProblem(f"{out} holds a study already", "give -o another directory, or --force to replace it")
-        for name in OURS:
-            path = out / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
+
+
+def make(out: Path, force: bool) -> None:
+    """An empty directory for a new study, or a clear refusal."""
+    check(out, force)
+    make_directory(out)
+    _refuse_if_sampled(out)
+    for name in OURS:
+        path = out / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def made(out: Path, force: bool) -> Iterator[None]:
+    """The same, and nobody else writes to it until the end."""
+    check(out, force)
+    make_directory(out)
+    with alone(out):
+        make(out, force)  # checks once more: another process may have been quicker
+        yield
+
+
+def make_directory(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        which = next(one for one in (out, *out.parents) if one.is_symlink() or one.exists())
+        what = "a link to nothing" if which.is_symlink() and not which.exists() else "a file"
+        raise UsageProblem(f"{which} is {what}, so {out} cannot be a directory", "give -o another directory") from None
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """No other process writes this study meanwhile. Readers need no lock: they meet whole files."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold(out))
+        except Locked as locked:
+            who = f"process {locked.pid}" if locked.pid else "another process"
+            end = f"end it (kill {locked.pid})" if locked.pid else "end it"
+            raise SetupProblem(
+                f"{who} is writing the study in {out}", f"wait for it, {end}, or give -o another directory"
+            ) from None
+        yield
+
+
+def _refuse_if_sampled(out: Path) -> None:
+    for segment in out.glob("trials/*/observed-*.seg"):
+        if is_locked(segment):
+            raise SetupProblem(
+                f"`seatrial sample` is writing to {segment.parent}", "end it, or give -o another directory"
+            )
 
 
 def describe(
@@ -56,6 +101,7 @@ def describe(
         "asked": asked,
         "expect": to_json(tuple(dict.fromkeys(expectation for trial in trials for expectation in trial.expect))),
         "target": {key: value for key, value in to_json(trials[0].target).items() if value},
+        "setups": {trial.setup.name: trial.setup.stack for trial in trials},
         "trials": [trial.name for trial in trials],
     }
 
@@ -75,7 +121,7 @@ def surroundings() -> dict[str, Any]:
 def write(out: Path, document: dict[str, Any]) -> None:
     part = out / _PART
     part.write_text(json.dumps(document, indent=1) + "\n")
-    part.replace(out / "study.json")
+    part.replace(out / STUDY)
 
 
 def left_behind(out: Path) -> list[str]:
