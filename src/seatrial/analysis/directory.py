@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from seatrial import __version__
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem, cut
 from seatrial.model.lifecycle import Stage
 from seatrial.record.inventory import damage
 from seatrial.record.layout import STUDY, TRIALS
@@ -165,7 +165,11 @@ NOTHING_SUBMITTED = Submitted(pl.DataFrame(schema=_SUBMITTED_SCHEMA))
 
 def read_study(out: Path) -> StudyRecord:
     """The study in `out`, as far as it went; raises where there is none, or one we cannot read."""
-    if not out.is_dir():
+    try:
+        there = out.is_dir()
+    except OSError as error:  # a name that no file can have
+        raise UsageProblem(f"{cut(str(out))}: {error.strerror}", _GIVE) from None
+    if not there:
         raise UsageProblem(f"{out} is not a directory", _GIVE)
     if not (out / STUDY).is_file():
         raise UsageProblem(f"{out} is no study: it has no {STUDY}", _GIVE)
@@ -181,7 +185,11 @@ def read_study(out: Path) -> StudyRecord:
         if not (directory / TRIAL).is_file():
             notes += [f"{name} is left out: it has no {TRIAL}"] if directory.is_dir() else []
             continue
-        trial = read_trial(directory)
+        try:
+            trial = read_trial(directory)
+        except SetupProblem as problem:
+            notes.append(f"{name} is left out: {problem.message}")
+            continue
         trials.append(trial)
         notes += [f"{trial.name} is damaged: {what}" for what in trial.damage]
         if trial.cut_off:

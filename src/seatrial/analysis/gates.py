@@ -43,6 +43,7 @@ class Verdict:
     where: str
     state: str
     explanation: str = ""
+    short: str = ""  # the explanation where the whole of it was printed already
 
     @property
     def line(self) -> str:
@@ -153,7 +154,9 @@ def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
         else:
             cut = "; ".join(trial.reasons) if trial.outcome in (CUT_OFF, DAMAGED) else ""
             detail = cut or str(trial.document.get("detail") or "")
-            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}")
+            clog = (trial.document.get("clog") or {}).get("kind") if trial.outcome == "clogged" else ""
+            short = f"clogged: {clog}; the summary says why" if clog else ""
+            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}", short)
 
 
 class _Gate:

@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import platform
+import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import __version__
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem, cut
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import OURS, STUDY
 from seatrial.record.locks import Locked, hold, is_locked
@@ -24,21 +26,36 @@ FORMAT = 1
 _PART = f"{STUDY}.part"
 
 
-def check(out: Path, force: bool) -> None:
+def refuse_occupied(out: Path, force: bool) -> None:
     """Refuses a place where no study can be made. A first file that was never finished is nothing."""
-    if not out.is_dir():
-        return
-    if any(path.name != _PART for path in out.iterdir()):
+    _refuse_impossible(out)
+    if out.is_dir() and any(path.name != _PART for path in out.iterdir()):
         if not (out / STUDY).exists():
             raise UsageProblem(f"{out} is not empty and holds no study", "give -o another directory")
         if not force:
             raise UsageProblem(f"{out} holds a study already", "give -o another directory, or --force to replace it")
 
 
+def _refuse_impossible(out: Path) -> None:
+    """A file or a link to nothing on the way, or a name that no file can have."""
+    for one in (out, *out.parents):
+        try:
+            mode = one.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            if one.is_symlink():
+                raise UsageProblem(f"{one} is a link to nothing", "give -o another directory") from None
+            continue
+        except OSError as error:
+            raise UsageProblem(f"-o {cut(str(out))}: {error.strerror}", "give -o another directory") from None
+        if not stat.S_ISDIR(mode):
+            raise UsageProblem(f"{one} is a file", "give -o a directory that does not exist yet")
+        return
+
+
 def make(out: Path, force: bool) -> None:
     """An empty directory for a new study, or a clear refusal."""
-    check(out, force)
-    make_directory(out)
+    refuse_occupied(out, force)
+    out.mkdir(parents=True, exist_ok=True)
     _refuse_if_sampled(out)
     for name in OURS:
         path = out / name
@@ -48,20 +65,11 @@ def make(out: Path, force: bool) -> None:
 @contextmanager
 def made(out: Path, force: bool) -> Iterator[None]:
     """The same, and nobody else writes to it until the end."""
-    check(out, force)
-    make_directory(out)
+    refuse_occupied(out, force)
+    out.mkdir(parents=True, exist_ok=True)
     with alone(out):
         make(out, force)  # checks once more: another process may have been quicker
         yield
-
-
-def make_directory(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        which = next(one for one in (out, *out.parents) if one.is_symlink() or one.exists())
-        what = "a link to nothing" if which.is_symlink() and not which.exists() else "a file"
-        raise UsageProblem(f"{which} is {what}, so {out} cannot be a directory", "give -o another directory") from None
 
 
 @contextmanager
@@ -144,13 +152,30 @@ def disk_problems(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise SetupProblem(
-                f"no space left for the study in {out} ({error.strerror}); what was observed until then is kept there",
-                "free some space, or give -o a directory on another disk",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise SetupProblem(
-                f"{error.filename or out} cannot be written ({error.strerror})", "give -o another directory"
-            ) from error
-        raise
+        problem = _problem_of(error, out)
+        if problem is None:
+            raise
+        raise problem from error
+
+
+def _problem_of(error: OSError, out: Path) -> SetupProblem | None:
+    number = error.errno or _number_in(str(error))
+    why = error.strerror or (os.strerror(number) if number else "")
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return SetupProblem(
+            f"no space left for the study in {out} ({why}); what was observed until then is kept there",
+            "free some space, or give -o a directory on another disk",
+        )
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return SetupProblem(f"{error.filename or out} cannot be written ({why})", "give -o another directory")
+    if number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY):
+        return SetupProblem(f"{error.filename2 or error.filename or out} is in the way ({why})", "move it elsewhere")
+    if number == errno.ENOENT and error.filename:
+        return SetupProblem(f"{error.filename} is gone: the study was moved or removed meanwhile", "run it again")
+    return None
+
+
+def _number_in(text: str) -> int:
+    """Errors of polars have their number in the text only."""
+    found = re.search(r"\(os error (\d+)\)", text)
+    return int(found[1]) if found else 0

@@ -256,12 +256,9 @@ def _clogs(view: View) -> list[Html]:
 def _trust(view: View) -> Html:
     bad = [trial for trial in view.study.trials if not trial.valid]
     sure = "Can the figures be trusted? "
-    if not bad and view.study.unfinished:
-        verdict = (
-            "bad",
-            "In part: ",
-            f"{view.study.unfinished}. What ran to its end vouches for itself: {_sources(view)}",
-        )
+    missing = view.study.unfinished or next(iter(view.study.notes), "")
+    if not bad and missing:
+        verdict = ("bad", "In part: ", f"{missing}. What ran to its end vouches for itself: {_sources(view)}")
     elif not bad:
         verdict = ("good", "Yes, by what the trials found of themselves: ", _sources(view))
     else:
