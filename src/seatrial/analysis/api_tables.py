@@ -21,9 +21,9 @@ from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_runs
 from seatrial.model.doubts import COUNTS, KINDS, RATES, TIMES, kind_of
 from seatrial.model.units import SECOND
+from seatrial.record.layout import API, DIFFERENCES
 from seatrial.record.requests import SERVER
 
-API, DIFFERENCES = "api.csv", "api-differences.csv"
 COLUMNS = ("trial", "setup", "params", "repeat", "valid", "about", "who", "verb", "resource", "statistic", "value")
 DIFFERENCE_COLUMNS = (
     "measurement", "unit", "statistic", "params", "baseline", "setup", "of_baseline", "of_setup", "difference", "percent", "low",

@@ -187,10 +187,16 @@ def _within(out: Path, setups: Sequence[str]) -> list[tuple[Side, Side]]:
     sides = _named(sides_of(out, ""), out, setups)
     if len(sides) < 2:
         raise UsageProblem(
-            f"{out} has one set-up, '{next(iter(sides), '')}', and nothing to compare it with", "name a second study"
+            f"{out} has one set-up, '{next(iter(sides), '')}', and nothing to compare it with{_why_alone(sides)}",
+            "name a second study",
         )
     first, *others = sides.values()
     return [(first, other) for other in others]
+
+
+def _why_alone(sides: Mapping[str, Side]) -> str:
+    unfinished = next((side.study.unfinished for side in sides.values()), "")
+    return f" ({unfinished})" if unfinished else ""
 
 
 def _between(outs: Sequence[Path], setups: Sequence[str]) -> list[tuple[Side, Side]]:
@@ -270,7 +276,12 @@ def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyw
     """The second side against the first, whatever they are."""
     sides = (first, second)
     names = _varying(first, second)
-    notes: list[str] = []
+    notes = [
+        note
+        for study, label in ((first.study, first.label), (second.study, second.label))
+        for note in _incomplete(study, label)
+    ]
+    notes = list(dict.fromkeys(notes))
     by_cell = [_by_cell(side, names, anyway, notes) for side in (first, second)]
     both = [cell for cell in by_cell[0] if cell in by_cell[1]]
     for place, side in enumerate((first, second)):
@@ -290,6 +301,16 @@ def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyw
         for cell, runs in zip(both if len(both) > 1 else (), cells, strict=False)
     }
     return Comparison(first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike))
+
+
+def _incomplete(study: StudyRecord, label: str) -> Iterable[str]:
+    """Trials that were not run, and those that have lost files since."""
+    whole = f"{label}: " if label else ""
+    if study.unfinished:
+        yield f"{whole}{study.unfinished}"
+    for trial in study.trials:
+        if trial.damage:
+            yield f"{whole}{trial.name} is damaged: {'; '.join(trial.damage)}"
 
 
 def _who(side: Side, first: Side, second: Side) -> str:

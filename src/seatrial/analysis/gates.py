@@ -24,7 +24,7 @@ from typing import Any
 from seatrial.analysis import figures as fig
 from seatrial.analysis.api import asked_of
 from seatrial.analysis.comparing import Side, sides_of, why_unlike
-from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import CUT_OFF, DAMAGED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.doubts import kind_of
@@ -44,6 +44,7 @@ class Verdict:
     where: str
     state: str
     explanation: str = ""
+    short: str = ""  # the explanation where the whole of it was printed already
 
     @property
     def line(self) -> str:
@@ -107,10 +108,21 @@ def judge_study(
     verdicts += [] if named else list(_outcomes(study))
     if expects or baseline or gated:
         verdicts += _models_instead(study)
-    missing = len(study.document.get("trials", ())) - len(study.trials)
-    if missing:
-        verdicts.append(Verdict("all trials run", "", study.out.name, FAILS, f"{missing} trials were not run"))
+    if study.unfinished or len(study.trials) < len(study.document.get("trials", ())):
+        verdicts.append(_not_all_ran(study))
     return verdicts
+
+
+def unfinished(out: Path) -> list[Verdict]:
+    """The only verdict on a study that was interrupted just now: whoever interrupts does not want to wait for the others."""
+    study = read_study(out)
+    return [_not_all_ran(study)] if study.unfinished else []
+
+
+def _not_all_ran(study: StudyRecord) -> Verdict:
+    missing = len(study.document.get("trials", ())) - len(study.trials)
+    why = study.unfinished or f"{missing} trials were not run"
+    return Verdict("all trials run", "", study.out.name, FAILS, why)
 
 
 def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
@@ -159,8 +171,11 @@ def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
         if trial.outcome == "completed":
             yield Verdict(OUTCOME, "", trial.name, HOLDS)
         else:
-            detail = str(trial.document.get("detail") or "it was cut off")
-            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}")
+            cut = "; ".join(trial.reasons) if trial.outcome in (CUT_OFF, DAMAGED) else ""
+            detail = cut or str(trial.document.get("detail") or "")
+            clog = (trial.document.get("clog") or {}).get("kind") if trial.outcome == "clogged" else ""
+            short = f"clogged: {clog}; the summary says why" if clog else ""
+            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}", short)
 
 
 class _Gate:

@@ -21,8 +21,8 @@ from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecy
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
+from seatrial.record.layout import PODS, SIZES, SUMMARY, TIMES
 
-TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
 DECIMALS = 6
 _SLICE = 100_000  # rows turned into seconds and text at a time
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from seatrial.cli.targets import check_file
+
 
 def compare(
     outs: list[Path] = typer.Argument(
@@ -33,6 +35,8 @@ def compare(
     from seatrial.report import comparisons as shown
     from seatrial.report.page.comparison import comparison_page
 
+    for option, target in (("--markdown", markdown), ("--html", html), ("--png", png)):
+        check_file(option, target)
     setups = [part.strip() for part in setup.split(",") if part.strip()]
     found = compared(outs, setups, anyway=anyway)
     if as_json:

@@ -21,13 +21,13 @@ from seatrial.analysis.figures import as_text
 from seatrial.analysis.lifecycle import lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
+from seatrial.record.layout import FORMATS
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.load_picture import load_figure
 from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
 
-FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
 BINS = 24
 NICE = (1, 2, 2.5, 5, 10)

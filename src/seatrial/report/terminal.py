@@ -11,7 +11,16 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import REAL, UNVERIFIED, VERIFIED, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import (
+    CUT_OFF,
+    DAMAGED,
+    REAL,
+    UNVERIFIED,
+    VERIFIED,
+    StudyRecord,
+    TrialRecord,
+    read_study,
+)
 from seatrial.analysis.tables import size_table, summary_rows
 from seatrial.report.columns import Column, decimals_for, print_columns, width
 from seatrial.report.details import print_findings, print_sizes, since_first
@@ -29,6 +38,8 @@ def summary_table(out: Path, console: Console) -> None:
     rows = summary_rows(out)
     if not rows:
         print_line(console, f"{study.name} on {study.on}: no trial was begun")
+        for note in study.notes[:NOTES_SHOWN]:
+            print_line(console, note, "yellow")
         return
     groups = grouped(rows)
     plus_minus = "±" if console.encoding.startswith("utf") else "+-"
@@ -37,6 +48,8 @@ def summary_table(out: Path, console: Console) -> None:
     date_above = len(dates) == 1 and console.is_terminal and width(console, columns, 1) > console.width
     shown = columns[1:] if date_above else columns
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
+    if study.unfinished:
+        print_line(console, study.unfinished, "yellow")
     if any(row["workloads"] for row in rows):
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
         print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
@@ -97,20 +110,21 @@ def _title(study: StudyRecord, rows: Sequence[fig.Figures], date: str) -> str:
 def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], groups: Sequence[Group]) -> None:
     """Below the table: what did not complete, what is not to be trusted, what is missing."""
     trials = {trial.name: trial for trial in study.trials}
-    notes: list[str] = []
+    notes = [note for note in study.notes if note != study.unfinished]
     for row in rows:
         trial = trials.get(str(row["trial"]))
+        if row["outcome"] == DAMAGED:
+            continue  # the study's notes say which file; what is left of it says nothing
         if row["total_s"] is None and (row["workloads"] or row["outcome"] != "completed"):
             ended = row["outcome"] if row["outcome"] != "completed" else "ended"
             asked = f"{row['requests']} requests sent" if row.get("requests") else ""
             done = f"{row['completed']} of {row['workloads']} workloads completed" if row["workloads"] else asked
             when, why = _why(trial, row) if trial else ("", "")
             notes.append(f"{row['trial']} {ended}{when} with {done}{f': {why}' if why else ''}")
-        if not row["valid"] and trial and not trial.cut_off:
+        if not row["valid"] and trial and trial.outcome != CUT_OFF:
             notes.append(f"! {row['trial']} is not to be trusted: {'; '.join(trial.reasons)}")
     if any(g.doubtful and len(g.trusted) < len(g.rows) for g in groups):
         notes.append("! rows leave out the repeats that are not to be trusted, where there are others")
-    notes += study.notes
     for note in notes[:NOTES_SHOWN]:
         print_line(console, note, "yellow")
     if len(notes) > NOTES_SHOWN:

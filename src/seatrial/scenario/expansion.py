@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model import settings as table
-from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
+from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem, cut
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
 from seatrial.scenario.building import StepBuilder, expectations, node_groups
@@ -20,7 +20,7 @@ from seatrial.scenario.building_requests import delay, flow_objects
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
-from seatrial.scenario.schema import ClientPart, ComponentPart, ScenarioPart, SettingsPart
+from seatrial.scenario.schema import LARGEST_SEED, ClientPart, ComponentPart, ScenarioPart, SettingsPart
 from seatrial.scenario.settings import Stacks
 
 MOST_TRIALS = 10_000
@@ -78,6 +78,8 @@ def expand(
         raise UsageProblem(f"--repeat {repeat} is less than 1", "write 1 or more")
     if seed is not None and seed < 0:
         raise UsageProblem(f"--seed {seed} is less than 0", "write 0 or more")
+    if seed is not None and seed > LARGEST_SEED:
+        raise UsageProblem(f"--seed {cut(str(seed))} is more than {LARGEST_SEED}", f"write {LARGEST_SEED} or less")
     scenario = override(scenario, sets or {})
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
     plans = _plans(scenario, stacks, stages, choice, nodes)
@@ -123,7 +125,7 @@ def _choice(setups: Sequence[str] | None, stacks: Sequence[str] | None, known: S
         raise UsageProblem("--setup and --stack do not go together", "give one of them")
     for stack in stacks or ():
         if stack not in known:
-            raise UsageProblem(f"--stack {stack}: no such stack", remedy_for(stack, known))
+            raise UsageProblem(f"--stack {cut(stack)}: no such stack", remedy_for(stack, known))
     return Choice(tuple(dict.fromkeys(setups or ())), tuple(dict.fromkeys(stacks or ())))
 
 
@@ -307,5 +309,5 @@ class _Planning:
 def _picked(setups: Sequence[Setup], name: str) -> Setup:
     by_name = {setup.name: setup for setup in setups}
     if name not in by_name:
-        raise UsageProblem(f"--setup {name}: the scenario has no such set-up", remedy_for(name, by_name))
+        raise UsageProblem(f"--setup {cut(name)}: the scenario has no such set-up", remedy_for(name, by_name))
     return by_name[name]

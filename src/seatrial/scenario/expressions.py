@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.model.errors import UsageProblem
+from seatrial.model.errors import UsageProblem, cut
 from seatrial.scenario.nearest import nearest, remedy_for
 
 Value = float | str | None
@@ -230,7 +230,7 @@ class _Referring(ast.NodeTransformer):
             raise _refused(node, f"it may have {_ALLOWED}")
         figure = node.func.id
         if figure not in FIGURES:
-            raise ExpressionProblem(f"unknown figure '{figure}'", remedy_for(figure, FIGURES), _column(node))
+            raise ExpressionProblem(f"unknown figure '{cut(figure)}'", remedy_for(figure, FIGURES), _column(node))
         given = node.args[0]
         setup = (
             given.value
@@ -240,7 +240,7 @@ class _Referring(ast.NodeTransformer):
         if figure in OF_IDENTITIES:  # not of a set-up: whoever sends requests is asked for by name
             return ast.copy_location(ast.Name(f"{figure}({setup})", ast.Load()), node)
         if self.setups is not None and setup not in self.setups:
-            raise ExpressionProblem(f"unknown set-up '{setup}'", remedy_for(setup, self.setups), _column(given))
+            raise ExpressionProblem(f"unknown set-up '{cut(setup)}'", remedy_for(setup, self.setups), _column(given))
         return self._named(Reference(figure, setup), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
@@ -296,10 +296,10 @@ def _tree(text: str) -> ast.expr:
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
         raise ExpressionProblem(
-            f"`{text}` is not an expression", remedy, error.offset or len(text.strip()) + 1
+            f"`{cut(text)}` is not an expression", remedy, error.offset or len(text.strip()) + 1
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionProblem(f"`{text}` is not an expression", f"it may have {_ALLOWED}") from None
+        raise ExpressionProblem(f"`{cut(text)}` is not an expression", f"it may have {_ALLOWED}") from None
 
 
 def _single_equals(text: str) -> bool:
@@ -356,7 +356,7 @@ def _check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
             for side in sides:
                 if isinstance(side, ast.Constant) and str(side.value) not in texts[name]:
                     remedy = remedy_for(str(side.value), texts[name])
-                    raise ExpressionProblem(f"no {name} is {side.value!r}", remedy, _column(side))
+                    raise ExpressionProblem(f"no {name} is {cut(repr(side.value))}", remedy, _column(side))
 
 
 def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = None) -> None:
@@ -367,8 +367,8 @@ def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None =
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
                 remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
-                remedy = f"did you mean '{close}'?" if close else f"known: {', '.join(suggested)}"
-            raise ExpressionProblem(f"unknown name '{node.id}'", remedy, _column(node))
+                remedy = remedy_for(node.id, suggested)
+            raise ExpressionProblem(f"unknown name '{cut(node.id)}'", remedy, _column(node))
 
 
 def _names(tree: ast.expr) -> list[str]:
@@ -382,7 +382,7 @@ def _column(node: ast.expr) -> int:
 
 def _written(node: ast.expr) -> str:
     try:
-        return ast.unparse(node)
+        return cut(ast.unparse(node))
     except ValueError:  # f-strings that Python 3.11 cannot write
         return type(node).__name__
 
@@ -411,7 +411,9 @@ def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
         case _:
             value = _value(node, values)
             if isinstance(value, str):
-                raise ExpressionProblem(f'{_written(node)} is the text "{value}"', "compare it with ==", _column(node))
+                raise ExpressionProblem(
+                    f'{_written(node)} is the text "{cut(str(value))}"', "compare it with ==", _column(node)
+                )
             return None if value is None else bool(value)
 
 
@@ -430,7 +432,7 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
                 return values[name]
             if name in _TRUTH:
                 return _TRUTH[name]
-            raise ExpressionProblem(f"unknown name '{name}'", remedy_for(name, values), _column(node))
+            raise ExpressionProblem(f"unknown name '{cut(name)}'", remedy_for(name, values), _column(node))
         case ast.UnaryOp(op=op, operand=part):
             value = _number(part, values)
             return value if value is None or isinstance(op, ast.UAdd) else -value
@@ -450,5 +452,5 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
 def _number(node: ast.expr, values: Mapping[str, Value]) -> float | None:
     value = _value(node, values)
     if isinstance(value, str):
-        raise ExpressionProblem(f"cannot calculate with the text {value!r}", "use a number", _column(node))
+        raise ExpressionProblem(f"cannot calculate with the text {cut(repr(value))}", "use a number", _column(node))
     return value

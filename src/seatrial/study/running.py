@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import stacks
-from seatrial.analysis.gates import FAILS, Verdict, judge
+from seatrial.analysis.gates import FAILS, Verdict, judge, unfinished
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Nodes, Scalar, Trial, Wait
@@ -249,8 +249,7 @@ def run_study(
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
-    with directory.disk_problems(out):
-        directory.make(out, force)
+    with directory.disk_problems(out), directory.made(out, force):
         study = directory.describe(name, document, trials, asked)
         started = time.time()
         run = {"started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")}
@@ -259,13 +258,11 @@ def run_study(
         for outcome in run_all(trials, out, listener, jobs or _jobs(trials)):
             result.outcomes.append(outcome)
         result.interrupted = interruption.wanted
-        if result.interrupted:
-            study["trials"] = [trial.name for trial in trials if (out / "trials" / trial.name).is_dir()]
         state = "interrupted" if result.interrupted else "complete"
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
         result.files = _write_report(out, result, reporting)
-        result.verdicts = [] if result.interrupted else judge(out, baseline, gated)
+        result.verdicts = unfinished(out) if result.interrupted else judge(out, baseline, gated)
     return result
 
 

@@ -21,6 +21,7 @@ from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record import metrics, requests
+from seatrial.record.inventory import inventory
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import seal
 from seatrial.record.segments import Segment
@@ -84,6 +85,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
     requests.seal(directory)
     metrics.seal(directory)
+    record["files"] = inventory(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
@@ -176,6 +178,8 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     measured = cluster.validity()
     reasons: list[Doubt] = list(measured.pop("reasons"))
+    if ending.outcome == "interrupted":
+        reasons.append(Doubt("it was interrupted"))
     rates = []
     for tally in ending.tallies:
         gaps = tally.count - 1

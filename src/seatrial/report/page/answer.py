@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.directory import DAMAGED
 from seatrial.analysis.gates import FAILS
 from seatrial.clog.diagnosis import KINDS
 from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
@@ -138,12 +139,21 @@ def _answers(view: View) -> list[Html]:
 
 
 def _headline(view: View, stuck: Sequence[Group]) -> str:
+    """Of a study that was cut short first of all that: what ran says nothing about the rest."""
+    if not view.study.unfinished:
+        return _of_what_ran(view, stuck)
+    return f"{view.study.unfinished[0].upper()}{view.study.unfinished[1:]}. Of what ran: {_of_what_ran(view, stuck)}"
+
+
+def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
     if not stuck:
         return "Every workload of every trial completed." if view.submits else _sent(view)
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
     good = [setup for setup in view.setups if setup not in bad]
     how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
     did = "clogged" if how == {"clogged"} else "did not complete everything"
+    if how == {DAMAGED}:  # nobody knows what completed
+        return f"{listed(bad)} cannot be judged: files of {'its' if len(bad) == 1 else 'their'} trials are damaged."
     if not good:
         return f"No set-up completed everything: {listed(bad)} {did}."
     return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
@@ -189,7 +199,8 @@ def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group
     ]
     for group in unranked:
         worst = next((row for row in group.rows if not ended_well(row)), group.rows[0])
-        done = f"{worst['completed']:,} of {worst['workloads']:,} done" if worst["workloads"] else ""
+        known = worst["workloads"] and worst["outcome"] != DAMAGED
+        done = f"{worst['completed']:,} of {worst['workloads']:,} done" if known else ""
         ended = str(worst["outcome"]) if worst["outcome"] != "completed" or not worst["workloads"] else "not all"
         lines.append(_line(group, None, ended, ", ".join(filter(None, (done, str(worst["clog"] or ""))))))
     title = f"{measure.title} by set-up{f', {where}' if where else ''}"
@@ -251,7 +262,10 @@ def _trust(view: View) -> Html:
     bad = [trial for trial in view.study.trials if not trial.valid]
     sure = "Can the figures be trusted? "
     guessed = list(dict.fromkeys(group.setup for group in view.groups if group.unverified))
-    if not bad and guessed:
+    missing = view.study.unfinished or next(iter(view.study.notes), "")
+    if not bad and missing:
+        verdict = ("bad", "In part: ", f"{missing}. What ran to its end vouches for itself: {_sources(view)}")
+    elif not bad and guessed:
         say = "Not verified: " if len(guessed) == len(view.setups) else "In part: "
         verdict = ("bad", say, f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view)}")
     elif not bad and view.study.on == "sim":
@@ -261,13 +275,16 @@ def _trust(view: View) -> Html:
     else:
         reasons = list(dict.fromkeys(reason for trial in bad for reason in trial.reasons))
         which = (
-            "none of the trials" if len(bad) == len(view.study.trials) else f"not all: {len(bad)} of {len(view.rows)}"
+            "none of the trials"
+            if len(bad) == len(view.study.trials)
+            else f"not all: {len(view.rows) - len(bad)} of {len(view.rows)}"
         )
         kept = (
             ""
             if len(bad) == len(view.study.trials)
             else " They are left out of means and charts where the set-up has others, else shown and marked with !."
         )
+        kept += f" The study is not whole: {view.study.unfinished}." if view.study.unfinished else ""
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
         verdict = (
             "bad",
