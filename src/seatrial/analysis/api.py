@@ -129,6 +129,12 @@ def of_identities(trial: TrialRecord) -> dict[str, float | None]:
     return found
 
 
+def identities(trial: TrialRecord) -> list[str]:
+    """Everyone whose requests were seen."""
+    load = Load(trial)
+    return [str(name) for name in load.requests["identity"].unique(maintain_order=True)] if load.there else []
+
+
 def asked_of(trial: TrialRecord, names: Iterable[str]) -> dict[str, float | None]:
     """These figures of identities; one from whom nothing was seen has counts of 0, and no times."""
     wanted = list(names)

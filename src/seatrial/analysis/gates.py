@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.api import asked_of
 from seatrial.analysis.comparing import Side, sides_of, why_unlike
 from seatrial.analysis.directory import CUT_OFF, DAMAGED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
@@ -132,7 +131,7 @@ def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
 
 
 def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str]) -> _Study:
-    """`asked`: figures of single identities that expectations name."""
+    """`asked`: figures of single identities and phases that expectations name."""
     row_of = {str(row["trial"]): row for row in rows}
     varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
     runs: _Runs = {}
@@ -140,7 +139,7 @@ def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str])
         cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
         row = row_of[trial.name]
         params = {name: value for name, value in trial.params.items() if name not in fig.FIXED}  # in summary.csv: texts
-        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **asked_of(trial, asked)})
+        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **fig.asked_of(trial, asked)})
     return _Study(study, varying, runs)
 
 

@@ -344,6 +344,7 @@ class Trial:
     target: Target = Target()
     own: tuple[str, ...] = ()  # the params that some set-up of the scenario has values of its own for
     namespaces: int = 0  # made before the steps for what create phases make; 0: the trial's own namespace takes it
+    answer: tuple[str, ...] = ()  # the figures that answer the scenario's question
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ def headline(comparison: Comparison) -> str:
         return "no difference beyond noise"
     if tested and all(found.verdict == "same" for found in tested):
         return "the same in all runs"
-    if any(found.ratio is not None for found in tested):
+    if any(found.p is not None or found.ratio is not None for found in tested):
         return "too few runs to tell a difference from noise"
     return "nothing that can be compared"
 

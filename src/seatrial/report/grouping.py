@@ -81,7 +81,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def grouped(rows: Sequence[fig.Figures]) -> list[Group]:
     """Set-up by set-up, each in the order in which its trials come."""
-    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
+    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED and "(" not in name)
     names = fig.varying((str(row["setup"]), {name: row.get(name) for name in columns}) for row in rows)
     groups: dict[tuple[str, ...], list[fig.Figures]] = {}
     for row in rows:

@@ -19,7 +19,7 @@ from seatrial.analysis.api_tables import (
 )
 from seatrial.analysis.directory import StudyRecord, TrialRecord
 from seatrial.model.doubts import COUNTS, TIMES
-from seatrial.report.columns import Column, print_columns
+from seatrial.report.columns import Column, print_columns, three_digits
 from seatrial.report.printing import print_line
 
 _COUNTS = {
@@ -93,9 +93,9 @@ def _print_differences(console: Console, found: Sequence[Difference]) -> None:
         Column("\nset-up", [_marked(one.setup, one.valid) for one in found], left=True),
         *params_column([one.params for one in found]),
         Column("\nmean of", [f"{one.measurement}{f' ({one.unit})' if one.unit else ''}" for one in found], left=True),
-        Column(f"of\n{found[0].baseline}", [f"{one.of_baseline:,.3g}" for one in found]),
-        Column("of the\nset-up", [f"{one.of_setup:,.3g}" for one in found]),
-        Column("\ndifference", [f"{one.difference:+,.3g}" for one in found]),
+        Column(f"of\n{found[0].baseline}", [three_digits(one.of_baseline) for one in found]),
+        Column("of the\nset-up", [three_digits(one.of_setup) for one in found]),
+        Column("\ndifference", [three_digits(one.difference, "+") for one in found]),
         Column("\n%", ["-" if one.percent is None else f"{one.percent:+,.0f}" for one in found]),
         Column(
             "larger than\nnoise", [NOISE[one.larger_than_noise] if one.valid else "not to be trusted" for one in found]

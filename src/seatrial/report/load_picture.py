@@ -10,6 +10,7 @@ import numpy as np
 from seatrial.analysis.api import MEASUREMENTS, Load, measurements
 from seatrial.analysis.api_tables import Difference, api_table, called, differences, in_order, labels
 from seatrial.analysis.directory import StudyRecord, TrialRecord
+from seatrial.report.columns import three_digits
 from seatrial.report.drawing import colour, head, legend_height, short
 
 POINTS = 400  # of a curve
@@ -99,7 +100,8 @@ def _say(axis: Any, found: Sequence[Difference]) -> None:
         percent = "" if one.percent is None else f" ({one.percent:+,.0f} %)"
         lines += [one.params] if one.params else []
         lines.append(
-            f"{short(one.baseline, 14)} {one.of_baseline:,.3g}, {short(one.setup, 14)} {one.of_setup:,.3g}{percent}"
+            f"{short(one.baseline, 14)} {three_digits(one.of_baseline)}, "
+            f"{short(one.setup, 14)} {three_digits(one.of_setup)}{percent}"
         )
         noise = {True: "larger than the noise", False: "within the noise", None: "too few runs to tell"}
         lines.append(f"   {noise[one.larger_than_noise] if one.valid else 'not to be trusted'}")

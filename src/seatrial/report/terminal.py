@@ -22,6 +22,7 @@ from seatrial.analysis.directory import (
     read_study,
 )
 from seatrial.analysis.tables import size_table, summary_rows
+from seatrial.report.answers import answers, with_answers
 from seatrial.report.columns import Column, decimals_for, print_columns, width
 from seatrial.report.details import print_findings, print_sizes, since_first
 from seatrial.report.grouping import NOT_HELD, Group, Spread, grouped
@@ -29,13 +30,14 @@ from seatrial.report.load import print_load
 from seatrial.report.printing import print_line
 
 NOTES_SHOWN = 8
+SUMMARISED = {"total_s", "creation_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s"}
 AS = {REAL: "real", VERIFIED: "model", UNVERIFIED: "model?"}
 
 
 def summary_table(out: Path, console: Console) -> None:
     """Prints the summary of the study in `out`."""
     study = read_study(out)
-    rows = summary_rows(out)
+    rows = with_answers(study, summary_rows(out))
     if not rows:
         print_line(console, f"{study.name} on {study.on}: no trial was begun")
         for note in study.notes[:NOTES_SHOWN]:
@@ -50,6 +52,7 @@ def summary_table(out: Path, console: Console) -> None:
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
     if study.unfinished:
         print_line(console, study.unfinished, "yellow")
+    _print_answer(console, study, groups)
     if any(row["workloads"] for row in rows):
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
         print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
@@ -59,6 +62,20 @@ def summary_table(out: Path, console: Console) -> None:
     print_findings(console, study, rows)
     print_load(console, study)
     print_sizes(console, size_table(out), plus_minus)
+
+
+def _print_answer(console: Console, study: StudyRecord, groups: Sequence[Group]) -> None:
+    """The figures that the scenario names as its answer, but for those that are columns of the summary anyway."""
+    found = answers(study, groups)
+    if not found.keys() - (SUMMARISED if any(group.most("workloads") for group in groups) else ()):
+        return
+    columns = [Column("set-up", [group.setup for group in groups], left=True)]
+    columns += [Column(name, [group.params[name] for group in groups]) for name in groups[0].params]
+    columns += [Column(figure, [one.shown for one in of]) for figure, of in found.items()]
+    about = str((study.document.get("scenario") or {}).get("about") or "")
+    print_line(console, about or "the answer, by the figures that the scenario names")
+    print_columns(console, columns, [not any(of[n].doubtful for of in found.values()) for n in range(len(groups))])
+    print_line(console, "")
 
 
 def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> list[Column]:

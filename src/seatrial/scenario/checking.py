@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from seatrial.model.errors import Mistake
 from seatrial.model.plan import CLIENT, COMPONENT_IDENTITIES, Scalar
-from seatrial.scenario.expressions import FIGURES, OF_IDENTITIES
+from seatrial.scenario.expressions import FIGURES, OF_IDENTITIES, OF_PHASES, of_phase
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import Found, Known, shown
 from seatrial.scenario.params import fill
@@ -82,6 +82,7 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
             *FIGURES,
             *(name for name in values if name not in FIGURES),
             *(f"{figure}({identity})" for figure in OF_IDENTITIES for identity in _identities(data)),
+            *(of_phase(figure, phase) for figure in OF_PHASES for phase in submits),
         ],
         "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
         "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],

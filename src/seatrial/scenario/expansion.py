@@ -44,6 +44,7 @@ class Run:
     steps: tuple[Step, ...]
     expect: tuple[Expectation, ...]
     namespaces: int = 0
+    answer: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def expand(
                     Trial(
                         len(trials) + 1, scenario.name, on, run.setup, run.params, number, used, run.steps, run.expect,
                         varies, own=tuple(dict.fromkeys(name for names in own.values() for name in names)),
-                        namespaces=run.namespaces,
+                        namespaces=run.namespaces, answer=run.answer,
                     )
                 )  # fmt: skip
     return trials
@@ -227,7 +228,7 @@ class _Planning:
         builder = StepBuilder(self.source, self.part.steps, known, setup.name, namespaces)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
-        return Run(setup, self.values, steps, expect, namespaces), builder.mistakes
+        return Run(setup, self.values, steps, expect, namespaces, tuple(self.part.answer)), builder.mistakes
 
     def groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: Path = ("nodes", entry) if entry else ("nodes",)

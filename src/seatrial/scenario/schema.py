@@ -25,7 +25,7 @@ from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
 from seatrial.model.units import SECOND
 from seatrial.scenario import notation
-from seatrial.scenario.expressions import Expression, ExpressionProblem
+from seatrial.scenario.expressions import Expression, ExpressionProblem, figure_named
 from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.notation import (
     AmountMap,
@@ -71,6 +71,14 @@ def _expectation(value: Any, info: ValidationInfo) -> str:
     except ExpressionProblem as problem:
         at = f" at its column {problem.column}" if problem.column > 1 else ""
         raise notation.wrong(f"{problem.message}{at}", problem.remedy) from None
+
+
+def _figure(value: Any, info: ValidationInfo) -> str:
+    names = info.context.names if isinstance(info.context, Known) else {}
+    try:
+        return figure_named(notation.text(value), names.get("figure"))
+    except ExpressionProblem as problem:
+        raise notation.wrong(problem.message, problem.remedy) from None
 
 
 Condition = Annotated[str, BeforeValidator(_expectation)]
@@ -472,6 +480,10 @@ class ScenarioPart(Part):
     )
     repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="How often each trial is repeated.")
     seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Seed of everything random.")
+    answer: Annotated[
+        list[Annotated[str, BeforeValidator(_figure)]],
+        BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
+    ] = Field([], description="The figures that answer the question of `about`, the most telling first.")
     expect: Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] = (
         Field([], description="What must hold at the end, over all repeats, like completed == submitted.")
     )

@@ -107,6 +107,7 @@ def describe(
         "seed": trials[0].seed,
         "scenario": document,
         "asked": asked,
+        "answer": list(dict.fromkeys(figure for trial in trials for figure in trial.answer)),
         "expect": to_json(tuple(dict.fromkeys(expectation for trial in trials for expectation in trial.expect))),
         "target": {key: value for key, value in to_json(trials[0].target).items() if value},
         "setups": {trial.setup.name: trial.setup.stack for trial in trials},

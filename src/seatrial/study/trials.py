@@ -198,9 +198,8 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     """Interrupted, nothing is judged: the user wants to be gone."""
-    from seatrial.analysis.api import asked_of
     from seatrial.analysis.directory import read_trial
-    from seatrial.analysis.figures import figures
+    from seatrial.analysis.figures import asked_of, figures
 
     interrupted = record["outcome"] == "interrupted"
     values = {} if interrupted else figures(directory)

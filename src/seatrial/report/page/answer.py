@@ -13,6 +13,8 @@ from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import DAMAGED
 from seatrial.analysis.gates import FAILS
 from seatrial.clog.diagnosis import KINDS
+from seatrial.report.answers import Answer, in_a_sentence
+from seatrial.report.durations import lasting
 from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
@@ -43,9 +45,7 @@ class Measure:
         spread = self.of(group)
         if spread is None:
             return "–"
-        factor, unit = (1000, "ms") if 0 < spread.mean < 0.995 else (1, "s")
-        deviation = "" if spread.deviation is None else f" ± {spread.deviation * factor:,.1f}"
-        return f"{spread.mean * factor:,.1f}{deviation} {unit}"
+        return lasting(spread.mean, spread.deviation, 1)
 
     def close(self, a: Group, b: Group) -> bool:
         """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
@@ -123,13 +123,19 @@ def _answers(view: View) -> list[Html]:
         ranked.sort(key=lambda group: (group.unverified, measure.mean(group)))
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
+    if not view.submits and view.answers:
+        lines.append(tag("p", _sent(view)))
     held = [group for group in ranked if not group.unverified]
     if held and view.submits:
         lines.append(tag("p", _speed(measure, held, where)))
     if guessed := [f"{group.setup} ({measure.shown(group)})" for group in ranked if group.unverified]:
         are = "are" if len(guessed) > 1 else "is"
         lines.append(tag("p", tag("b", f"Not ranked: {listed(guessed)}"), f" {are} {NOT_HELD}."))
-    lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
+    for figure, of in view.answers.items():
+        if figure != measure.figure:
+            lines.append(_bars(figure, of, where))
+    if view.submits or not view.answers or measure.figure in view.answers:
+        lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
     others = [group for group in stuck if group not in chosen]
     if others:
         names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
@@ -146,6 +152,9 @@ def _headline(view: View, stuck: Sequence[Group]) -> str:
 
 
 def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
+    if not stuck and not view.submits and view.answers:
+        figure, of = next(iter(view.answers.items()))
+        return f"{in_a_sentence(figure, of)}."
     if not stuck:
         return "Every workload of every trial completed." if view.submits else _sent(view)
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
@@ -207,6 +216,23 @@ def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group
     return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
 
 
+def _bars(figure: str, of: Sequence[Answer], where: str) -> Html:
+    """A figure of the answer: a bar for each set-up, in the order of the scenario, without ranks."""
+    longest = max((one.spread.mean for one in of if one.spread), default=0.0) or 1.0
+    lines = [
+        _line(
+            one.group,
+            f"{max(one.spread.mean, 0) / longest * 100:.1f}" if one.spread else None,
+            one.shown,
+            "",
+            one.doubtful,
+        )
+        for one in of
+    ]
+    title = (tag("code", figure), f" by set-up{f', {where}' if where else ''}")
+    return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
+
+
 def _beside(group: Group) -> str:
     """What else one wants to know of it at once."""
     p99 = group.if_all_completed("p99_s")
@@ -218,8 +244,8 @@ def _beside(group: Group) -> str:
     return f"{rejected.mean:,.0f} of {sent.mean:,.0f} rejected ({rejected.mean / sent.mean:.0%})"
 
 
-def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
-    doubt = " (not to be trusted)" if group.doubtful else ""
+def _line(group: Group, width: str | None, figure: str, more: str, doubtful: bool | None = None) -> Html:
+    doubt = " (not to be trusted)" if (group.doubtful if doubtful is None else doubtful) else ""
     return tag(
         "li",
         tag("span", tag("span", group.setup, class_="of"), badge(group.evidence), class_="name", title=group.setup),
@@ -312,7 +338,7 @@ def _sources(view: View) -> str:
             "docs/fidelity.md says how far those that were compared are off."
         )
     worst = max((error for trial in view.study.trials for error in trial.errors_ns), default=0)
-    within = f" and are off by at most {worst / 1e6:.3g} ms" if worst else ""
+    within = f" and are off by at most {lasting(worst / 1e9)}" if worst else ""
     return f"times are those of what was watched{within}."
 
 

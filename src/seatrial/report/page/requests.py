@@ -70,8 +70,9 @@ def _measured(trials: list[TrialRecord]) -> Html | None:
             points = _thinned(rows)
             panels.setdefault(str(name), []).append({"name": called(trial.setup, params[trial.name]), "points": points})
     drawn = [
-        {"title": name, "y": f"{name}{f', {unit}' if unit else ''}", "series": panels[name]}
+        {"title": titled, "y": titled, "series": panels[name]}
         for name, unit in MEASUREMENTS.items()
+        for titled in (f"{name}, {unit}" if unit else name,)
         if panels[name]
     ]
     if not drawn:

@@ -9,6 +9,7 @@ from typing import Any
 
 from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED
 from seatrial.report.details import findings
+from seatrial.report.durations import lasting
 from seatrial.report.page.answer import marked
 from seatrial.report.page.markup import Cell, Head, Html, Inside, join, table, tag
 from seatrial.report.page.view import Section, View, plural
@@ -117,7 +118,7 @@ def _sources(view: View) -> Html:
             key = (str(source.get("name")), int(source.get("error_ns") or 0))
             found[key] = found.get(key, 0) + 1
     rows = [
-        [Cell(name), Cell(f"{error / 1e6:,.3g} ms" if error else "none", error), Cell(str(count), count)]
+        [Cell(name), Cell(lasting(error / 1e9) if error else "none", error), Cell(str(count), count)]
         for (name, error), count in found.items()
     ]
     heads = [Head("where times come from", number=False), Head("error at most"), Head("trials")]
