@@ -35,7 +35,7 @@ name: small
 nodes: [{name: fake, count: 4, capacity: {cpu: 64, memory: 64Gi}, pods: {create: 100ms, start: 200ms}}]
 stacks: [default]
 steps:
-  - submit: {name: short, count: 8, duration: DURATION, requests: {cpu: 1, memory: 50M}}
+  - submit: {name: short, count: 8, duration: DURATION, requests: {cpu: 1, memory: 50M}, priority: 7}
   - wait: {for: completed, timeout: 1m}
 expect: ["completed == submitted"]
 """

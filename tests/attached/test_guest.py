@@ -34,6 +34,7 @@ def test_a_run_on_fake_nodes_completes_and_changes_nothing_foreign(
     assert eventually(lambda: len(foreign.our_pods()) == 8)
     study = trial_of(tmp_path / "out")["target"]["study"]
     assert foreign.our_pods()[0]["metadata"]["namespace"] == f"seatrial-{study}", "known from the first moment"
+    assert {pod["spec"]["priority"] for pod in foreign.our_pods()} == {7}
     _, errors = process.communicate(timeout=80)
     assert process.returncode == 0, errors
     after, ours = foreign.everything()
@@ -69,6 +70,7 @@ def test_pods_go_to_existing_nodes_only_where_the_scenario_says_so(
     assert eventually(lambda: len(foreign.our_pods()) == 8)
     container = foreign.our_pods()[0]["spec"]["containers"][0]
     assert (container["image"], container["command"]) == ("busybox", ["sleep", "2"])
+    assert {(pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) for pod in foreign.our_pods()} == {(7, "Never")}
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     after, ours = foreign.everything()
@@ -96,6 +98,7 @@ def test_killed_in_the_middle_everything_is_found_by_label_and_removed(
     cleaned = seatrial("clean", *(("-o", "out") if by == "study" else target))
     assert cleaned.returncode == 0, cleaned.stderr
     assert "removed from seatrial-foreign: nodes" in cleaned.stdout
+    assert "removed from seatrial-foreign: priorityclasses" in cleaned.stdout
     assert f"removed on this machine: {left.name}" in cleaned.stdout
     assert not left.exists()
     assert foreign.everything() == (before, [])

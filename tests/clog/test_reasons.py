@@ -152,6 +152,7 @@ def test_a_higher_priority_is_the_head_of_the_line() -> None:
     [
         (gang(1, 2, admitted=False, waiting=0), "gang-1 would fit, and the queue does not let it go"),
         (gang(1, 2, waiting=0), "gang-1 may run, and nobody creates its pods"),
+        (gang(1, 2, waiting=0, said="FailedCreate: no"), "gang-1 may run, and its pods cannot be created"),
         (gang(1, 2), "gang-1 has pods that wait although there is room for them"),
         (gang(1, 2, [0, 1]), "gang-1 has pods that are bound, and the nodes do not start them"),
         (gang(1, 2, [0, 1], running=2, due=50 * SECOND), "gang-1 has run its time, and its pods do not end"),

@@ -103,6 +103,34 @@ expect: ["completed == 4", "deleted == 1"]
     assert pods["node"].unique().to_list() == ["big-0"]
 
 
+def test_priorities_preempt_and_phases_side_by_side_keep_their_pace(seatrial: Seatrial, tmp_path: Path) -> None:
+    """Both were wrong without a word: pods with a priority were refused, and the rare phase held back the frequent one."""
+    text = (
+        SCENARIO.split("nodes:")[0]
+        + """nodes: [{name: fake, count: 1, capacity: {cpu: 2, memory: 32Gi}, pods: {start: 200ms}}]
+stacks: [default]
+settings: {qps: {equal: 500}}
+steps:
+  - submit: {name: low, count: 2, duration: 10m, requests: {cpu: 1}, priority: -5}
+  - wait: {for: running, timeout: 1m}
+  - - submit: {name: often, count: 8, duration: 1s, requests: {cpu: 250m}, priority: 1000, rate: 4/s}
+    - submit: {name: rare, count: 2, duration: 1s, requests: {cpu: 250m}, priority: 1000, rate: 30/m}
+  - wait: {for: completed, of: [often, rare], timeout: 1m}
+expect: ["completed == 10"]
+"""
+    )
+    (tmp_path / "low.yaml").write_text(text)
+    done = seatrial("run", "low.yaml", "--on", "local", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    trial = _trial(tmp_path / "out")
+    rates = {rate["phase"]: rate for rate in trial["validity"]["rates"]}  # type: ignore[index]
+    assert rates["often"]["late_s"] < 0.5 and rates["rare"]["late_s"] < 0.5
+    times = pl.read_csv(tmp_path / "out" / "times.csv", infer_schema_length=None)
+    often = times.filter(pl.col("workload").str.starts_with("often"))["submitted_s"].sort().to_list()
+    assert all(0 < later - earlier < 0.75 for earlier, later in pairwise(often)), often
+    assert times.filter(pl.col("workload").str.starts_with("low"))["completed_s"].is_null().all(), "they were evicted"
+
+
 def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial, tmp_path: Path) -> None:
     done = seatrial("run", "many-small-jobs", "--on", "local", "--setup", "kind", "-o", "out")
     assert done.returncode == 3

@@ -124,7 +124,7 @@ SUBMITS = {
     "every of no time": ("count: 1, duration: 1s, burst: 5, every: 0s", "s.yaml:5:55: '0s' takes no time (write a duration above zero"),
     "a pace for centuries": ("count: 1000000, duration: 1s, rate: 1/h", "s.yaml:5:13: at this pace submitting takes more than ten years (submit"),
     "toleration": ("count: 1, duration: 1s, tolerations: ['a:']", "s.yaml:5:52: 'a:' is not a toleration (write it like key=value"),
-    "priority": ("count: 1, duration: 1s, priority: 9999999999", "s.yaml:5:48: 9999999999 is more than 2147483647 (write"),
+    "priority": ("count: 1, duration: 1s, priority: 9999999999", "s.yaml:5:48: 9999999999 is more than 1000000000 (write"),
     "gang": ("count: 1, duration: 1s, gang: yes", "s.yaml:5:44: 'yes' is neither true nor false (write true or false)"),
     "affinity": ("count: 1, duration: 1s, affinity: {zone: a}", "s.yaml:5:55: 'a' where a list belongs (write it as [a, b]"),
 }  # fmt: skip

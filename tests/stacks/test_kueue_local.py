@@ -20,6 +20,7 @@ nodes: [{name: fake, count: 2, capacity: {cpu: 4, memory: 8Gi}, pods: {start: 20
 stacks: [kueue]
 steps:
   - submit: {name: short, count: 5, duration: 2s, requests: {cpu: 4}, rate: 5/s}
+  - wait: {for: quota_reserved, timeout: 80s}
   - wait: {for: released, timeout: 80s}
 expect: ["completed == submitted"]
 """

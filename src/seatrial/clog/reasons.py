@@ -32,9 +32,11 @@ from seatrial.model.state import State, WorkloadState
 from seatrial.model.units import SECOND, format_duration
 
 # What is said of a workload on which nobody acts, by who would have to.
+REFUSED = "pods refused"  # the Job controller says why it creates none
 _UNDONE = {
     QUEUE: "would fit, and the queue does not let {it} go",
     PODS: "may run, and nobody creates {its} pods",
+    REFUSED: "may run, and {its} pods cannot be created",
     SCHEDULER: "{has} pods that wait although there is room for them, and the scheduler does not place them",
     NODES: "{has} pods that are bound, and the nodes do not start them",
     END: "{has} run {its} time, and {its} pods do not end",
@@ -249,6 +251,8 @@ def _nobody_acts(scene: Scene) -> Diagnosis | None:
     actor = next((name for name, workloads in actors.items() if workloads is left), "")
     words = (*scene.state.troubles, *_said(left))
     one = len(left) == 1
+    if actor == PODS and _said(left):
+        actor = REFUSED
     what = _undone(actor, one) if actor else f"{'is' if one else 'are'} not over, and a component is in trouble"
     quiet = f": nothing has moved for {_time(scene.quiet_ns)}" if scene.quiet_ns else ""
     summary = f"{listing(scene.names(left))} {what}{quiet}.{_words(words)}"

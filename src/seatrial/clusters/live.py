@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial import kube
-from seatrial.clusters import fakes
+from seatrial.clusters import fakes, priorities, refusals
 from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.lateness import Lateness
@@ -56,6 +56,7 @@ class LiveCluster:
     """One trial on one API server. Subclasses say how to get a client (`connect`) and how to leave (`leave`)."""
 
     plays = True  # the applications on its fake nodes; not where somebody else does
+    preempts = True  # pods of a higher priority evict others: not where these may be somebody else's
 
     def __init__(
         self, trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, study: str, directory: Path
@@ -115,6 +116,7 @@ class LiveCluster:
         self._broken = asyncio.get_running_loop().create_future()
         self.client = await self.connect()
         await make_namespace(self.client, self.namespace, self.labels)
+        await self._make_priority_classes()
         self._through = self._way()
         self._applications = Applications(self.client, self._problems.append) if self.plays else None
         for group in self.trial.setup.nodes:
@@ -138,6 +140,7 @@ class LiveCluster:
             self._measuring.epoch = self.observer.epoch
             self._tasks.append(asyncio.create_task(self._measuring.run()))
         self._roster.begin()
+        self._tasks.append(asyncio.create_task(refusals.listen(self.client, self.observer, self.namespace)))
         self._lateness = Lateness()
         self._tasks.append(asyncio.create_task(self._beat()))
 
@@ -375,6 +378,11 @@ class LiveCluster:
                 self.observer.workload(workload.name, "failed", clock(), sources.CLIENT)
 
     # set-up
+
+    async def _make_priority_classes(self) -> None:
+        wanted = priorities.classes(self.trial, self.labels, preempt=self.preempts)
+        self.prepared |= {manifest.resource for manifest in wanted}
+        await apply(self.client, wanted, self.namespace, self.labels[STUDY_LABEL], self.stack.name)
 
     async def _prepare(self) -> None:
         """What the stack needs beside its processes."""

@@ -9,3 +9,8 @@ UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotR
 GANG_LABEL = "seatrial.dev/gang"  # on a gang's pods: how many pods the gang has
 APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long a gang's pod runs once all of the gang do
 PHASE_LABEL = "seatrial.dev/phase"  # which create phase made it, or the object whose pod it is
+
+
+def priority_class(study: str, priority: int) -> str:
+    """Name of the PriorityClass that a study makes for a priority: the API server takes no pod with a priority but no class."""
+    return f"seatrial-{study}-{'minus-' if priority < 0 else ''}{abs(priority)}"

@@ -15,6 +15,8 @@ def findings_of(trial: Trial) -> list[str]:
     found = [*check_never_fits(trial), *_gangs_too_large(trial)]
     if trial.on == "sim":
         found += _not_simulated(trial)
+    elif any(group.existing for group in trial.node_groups()) and any(s.shape.priority for s in trial.submits()):
+        found.append("pods with a priority go first but evict nobody on existing nodes (preemptionPolicy: Never)")
     return found
 
 
@@ -32,6 +34,12 @@ def _not_simulated(trial: Trial) -> list[str]:
         for name in given
         if is_flag(component, name)
     ]
+    values = sorted({submit.shape.priority for submit in trial.submits()})
+    if len(values) > 1:
+        found.append(
+            "the simulator does not preempt: a higher `priority` goes first in the queue, and waits until pods of a lower one end "
+            f"by themselves (priorities here: {', '.join(map(str, values))}); real schedulers evict them (--on local)"
+        )
     found += [
         f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
         for submit in trial.submits()

@@ -58,6 +58,7 @@ NODE_CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
 STAGES = tuple(stage.name for stage in STANDARD)
 CONDITIONS = ("available", "pods-running", "pods-gone", "gone")  # of what create phases made
 ACTIONS = ("submit", "wait", "pause", "nodes", *VERBS, "expect")
+HIGHEST_PRIORITY = 1_000_000_000  # of a PriorityClass; Kubernetes keeps what is above for its own
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
 MOST_NAMESPACES = 10_000  # what upstream tests
 LARGEST_SEED = 2**53  # what JSON readers keep exactly
@@ -253,7 +254,7 @@ class SubmitPart(Part):
     tolerations: list[TolerationText] | None = Field(
         None, description="As key=value:Effect, key:Effect, key or *. Not given: the taints of all nodes; []: none."
     )
-    priority: Annotated[int, whole_number(-(2**31))] = Field(0, description="Priority of the pods.")
+    priority: Annotated[int, whole_number(-(2**31), HIGHEST_PRIORITY)] = Field(0, description="Priority of the pods.")
     spread: Flag = Field(False, description="true: pods of a workload rather stand on different nodes.")
     rate: Rate | None = Field(
         None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."

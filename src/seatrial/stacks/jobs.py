@@ -9,7 +9,14 @@ from typing import Any
 
 from seatrial.kube.resources import CLAIMS, JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
-from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, GANG_LABEL, WORKLOAD_LABEL
+from seatrial.model.labels import (
+    APPLICATION_ANNOTATION,
+    DURATION_ANNOTATION,
+    GANG_LABEL,
+    STUDY_LABEL,
+    WORKLOAD_LABEL,
+    priority_class,
+)
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 
@@ -73,6 +80,9 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
+    if workload.shape.priority:
+        name = priority_class(labels.get(STUDY_LABEL, ""), workload.shape.priority)
+        spec["template"]["spec"]["priorityClassName"] = name
     if workload.gang:
         spec["completionMode"] = "Indexed"
         spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods)
@@ -137,8 +147,6 @@ def pod_spec(shape: PodShape, scheduler: str = "", duration: int = 0) -> dict[st
         spec["schedulerName"] = scheduler
     if shape.selector:
         spec["nodeSelector"] = dict(shape.selector)
-    if shape.priority:
-        spec["priority"] = shape.priority
     affinity = _affinity(shape)
     if affinity:
         spec["affinity"] = affinity

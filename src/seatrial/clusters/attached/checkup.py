@@ -10,6 +10,7 @@ from seatrial.clusters.attached.inspecting import (
     CLOCK_MOST_S,
     CLOCK_WARN_S,
     FOR_FAKES,
+    FOR_PRIORITIES,
     clock_words,
     denied,
     foreign_kwok,
@@ -51,6 +52,9 @@ async def _look(client: Client) -> AsyncIterator[Finding]:
         yield Finding("missing", f"permission to {need}", f"have it granted to '{us.user}'", needed=True)
     if not lacking:
         yield Finding("ok", f"all {len(wanted)} permissions that a run needs")
+    if lacking := await denied(client, FOR_PRIORITIES):
+        words = ", ".join(need.verb for need in lacking)
+        yield Finding("warn", f"no permission to {words} priorityclasses", "scenarios with `priority` need it")
     yield await _nodes(client)
     yield await _kwok(client)
     async for finding in _stacks(client):

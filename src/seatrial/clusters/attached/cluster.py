@@ -52,6 +52,7 @@ class AttachedCluster(LiveCluster):
         self._original = trial
         self._existing = [group.existing for group in trial.setup.nodes if group.existing]
         self._existing_unseen = list(self._existing)
+        self.preempts = not self._existing
         self._fakes = [group for group in trial.node_groups() if not group.existing]
         super().__init__(_with_groups(trial, study), stack, ledger, submissions, study, directory)
         self._study = study

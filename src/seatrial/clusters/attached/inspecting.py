@@ -14,8 +14,9 @@ import msgspec
 import yaml
 
 from seatrial.clusters.attached.presence import SIGNS, stacks_there
+from seatrial.clusters.priorities import priorities
 from seatrial.kube import ApiProblem, Client, Resource
-from seatrial.kube.resources import CONFIGMAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
+from seatrial.kube.resources import CONFIGMAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from seatrial.kube.shapes import Meta, Node, Object
 from seatrial.kube.standing import Standing, allowed, standing
 from seatrial.model.errors import SetupProblem
@@ -56,6 +57,7 @@ FOR_FAKES = (
     *(Need(verb, LEASES, namespace=_NODE_LEASES) for verb in ("create", "list", "watch", "update", "delete")),
 )
 FOR_EXISTING = (Need("list", NODES),)
+FOR_PRIORITIES = tuple(Need(verb, PRIORITY_CLASSES) for verb in ("create", "get", "list", "delete"))
 
 
 def needs(trials: Sequence[Trial]) -> tuple[Need, ...]:
@@ -65,6 +67,8 @@ def needs(trials: Sequence[Trial]) -> tuple[Need, ...]:
         wanted += FOR_FAKES
     if any(group.existing for group in groups):
         wanted += FOR_EXISTING
+    if any(priorities(trial) for trial in trials):
+        wanted += FOR_PRIORITIES
     return tuple(dict.fromkeys(wanted))
 
 
