@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.clog import Diagnosis, diagnose, knot
+from seatrial.clog import Diagnosis, diagnose, knot, unfinished
 from seatrial.clog.knots import missing
 from seatrial.model.interfaces import Cluster
 from seatrial.model.plan import NodeGroup, Trial
@@ -103,6 +103,14 @@ class Watchman:
             yield
         finally:
             self._waits -= 1
+
+    def unfinished(self) -> Clog | None:
+        """Why work is left at this moment, for a wait whose time is up; None if none is."""
+        now, ledger, state = self._cluster.now(), self._cluster.ledger, self._cluster.state()
+        if not state.workloads:
+            return None
+        quiet = now - max(ledger.touched, ledger.stirred, self._begun)
+        return Clog(now, unfinished(state, quiet, self._releases, quiet > self._release + ACTING), state)
 
     def leave(self) -> None:
         """The trial is over: so is the stall, unless it is what ended it."""
