@@ -42,7 +42,7 @@ def test_a_pipe_gets_one_plain_line_per_row_with_all_columns(tmp_path: Path) -> 
     rows = [line for line in text.splitlines() if line.startswith("2026-07-25")]
     assert len(rows) == 6
     assert rows[5].split() == [
-        "2026-07-25", "kwok+mcad", "100", "100", "21.9", "±", "0.0", "3", "of", "3",
+        "2026-07-25", "kwok+mcad", "model", "100", "100", "21.9", "±", "0.0", "3", "of", "3",
         "10.0", "10.0", "12.0", "12.0", "12.0",
     ]  # fmt: skip
     assert not any(line != line.rstrip() for line in text.splitlines())
@@ -69,7 +69,7 @@ def test_a_set_up_that_clogged_once_does_not_look_fast_and_says_why(tmp_path: Pa
     text = printed(study(tmp_path, clogged=True))
     row = next(line for line in text.splitlines() if "2 of 3" in line)
     assert row.split()[-3:] == ["-", "-", "-"]
-    assert row.split()[4:8] == ["-", "2", "of", "3"]
+    assert row.split()[5:9] == ["-", "2", "of", "3"]
     assert "clogged with 1 of 2 workloads completed: two gangs wait for each other" in text
 
 
@@ -183,3 +183,16 @@ def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> Non
     on_terminal = re.sub(r"\x1b\[[0-9;]*m", "", printed(out, terminal=True))
     assert max(map(len, on_terminal.splitlines()[3:])) <= 80
     assert "by size" not in printed(write_study(tmp_path / "alike", [Made([plain()])]))
+
+
+def test_a_row_says_whether_it_is_real_a_verified_model_or_another(tmp_path: Path) -> None:
+    trials = [
+        Made([plain()], setup="kueue", number=1),
+        Made([plain()], setup="fluence", number=2, also={"model": {"verified": False}}),
+        Made([plain()], setup="older", number=3, also={"model": None}),
+        Made([plain()], setup="there", number=4, also={"on": "local"}),
+    ]
+    text = printed(write_study(tmp_path, trials))
+    rows = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.startswith("2026-")}
+    assert rows == {"kueue": "model", "fluence": "model?", "older": "model?", "there": "real"}
+    assert "fluence: simulated by a model that was never held against the real stack, so it is not ranked" in text

@@ -11,7 +11,7 @@ import pytest
 from seatrial import stacks
 from seatrial.model.plan import Delete, Nodes, Pause, PodShape, Scalar, Toleration, Trial, Wait, Workload
 from seatrial.model.units import MINUTE, SECOND
-from seatrial.stacks.coscheduling.plugin import Coscheduling, _Place
+from seatrial.stacks.coscheduling.plugin import Coscheduling
 from tests.sim.making import fakes, run, submit, to_the_end, trial
 
 WHOLE = PodShape({"cpu": 1000}, tolerations=(Toleration(),))  # a node takes one
@@ -122,13 +122,25 @@ def test_a_lost_pod_of_a_running_gang_is_let_through_alone(tmp_path: Path) -> No
     assert ran.end_s < 40
 
 
-def test_a_place_in_the_queue_is_by_the_groups_failure_then_its_second_then_the_pods_name() -> None:
-    failed: dict[int, int] = {}
-    first, second = _Place(failed, 1, 5, "b-0-"), _Place(failed, 2, 5, "a-0-")
-    assert second < first
-    assert _Place(failed, 3, 4, "z-0-") < second
-    failed[2] = 7
-    assert first < second, "also for one that is in the heap already"
+def test_a_place_in_the_queue_is_by_the_groups_failure_then_its_second_then_the_pods_name(tmp_path: Path) -> None:
+    sim = run(coscheduled(*to_the_end(submit(1, shape=WHOLE)), nodes=1), tmp_path).cluster._sim
+    plugin, later = Coscheduling(sim, sim.settings["coscheduling"]), sim.kernel.now + 9 * SECOND
+    sim.scheduler.use(plugin)
+
+    def place(name: str, at: int) -> tuple[object, ...]:
+        sim.kernel.run(at)
+        group = sim.ledger.workload(0, 1)
+        sim.workloads.append(Workload(name, "load", group, 1, WHOLE, SECOND, gang=True))
+        plugin.made(group)
+        sim._create_pod(group)
+        return plugin.sort_key(len(sim.pods.job) - 1, 0)
+
+    third, second, first = place("z", later), place("b", later + 2 * SECOND), place("a", later + 2 * SECOND)
+    assert third < first < second
+    plugin.post_filter(len(sim.pods.job) - 1)
+    sim.kernel.run(sim.kernel.now + SECOND)
+    plugin.post_filter(len(sim.pods.job) - 1)
+    assert third < second < first, "also for one that is in the heap already"
 
 
 @pytest.mark.parametrize(("own", "said"), [

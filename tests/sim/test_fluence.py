@@ -21,6 +21,7 @@ from seatrial.model.plan import (
     Scalar,
     Span,
     Submit,
+    Taint,
     Toleration,
     Wait,
     Workload,
@@ -168,6 +169,18 @@ def test_where_it_runs_what_it_refuses_and_what_may_still_free_something() -> No
     labelled = submit(1, shape=PodShape({"cpu": 1}, {"zone": "a"}))
     assert "labels" in (fluence.refuses(trial(*to_the_end(labelled), stack="fluence")) or "")
     assert list(fluence.releases(asked.setup.settings)) == [5 * MINUTE]
+
+
+def test_pods_that_do_not_tolerate_a_taint_are_refused_because_fluence_would_place_them_there() -> None:
+    fluence = stacks.find("fluence")
+    free = replace(fakes(1), name="free")
+    tainted = replace(fakes(2), name="gpu", taints=(Taint("dedicated", "gpu"),))
+    strict = submit(1, shape=PodShape({"cpu": 1000}, tolerations=(Toleration("dedicated", "Equal", "cpu"),)))
+    why = fluence.refuses(trial(*to_the_end(strict), stack="fluence", nodes=[free, tainted])) or ""
+    assert "load does not tolerate the taints of gpu (dedicated=gpu:NoSchedule)" in why
+    assert fluence.refuses(trial(*to_the_end(submit(1)), stack="fluence", nodes=[free, tainted])) is None
+    soft = replace(tainted, taints=(Taint("dedicated", "gpu", "PreferNoSchedule"),))
+    assert fluence.refuses(trial(*to_the_end(strict), stack="fluence", nodes=[free, soft])) is None
 
 
 def test_its_pods_carry_the_labels_that_its_webhook_would_add() -> None:

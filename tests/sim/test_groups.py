@@ -12,8 +12,9 @@ from seatrial import stacks
 from seatrial.model.control_plane import Component, ControlPlane
 from seatrial.model.plan import Delete, NodeGroup, Nodes, Pause, PodShape, Toleration, Wait, Workload
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.sim.groups import LONGEST, Turns
+from seatrial.sim.groups import Turns
 from seatrial.sim.kernel import Kernel
+from seatrial.sim.queue import LONGEST
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
 ANY = (Toleration(),)

@@ -69,6 +69,17 @@ def test_five_thousand_nodes_are_scheduled_at_the_rate_kubernetes_gates(tmp_path
     assert 600 <= rate <= 850
 
 
+@pytest.mark.parametrize("stack", ["default", "coscheduling", "gang", "fluence"])
+def test_the_last_pod_of_a_gang_of_twenty_is_bound_after_twenty_cycles_whoever_holds_the_others(
+    tmp_path: Path, stack: str
+) -> None:
+    """The scheduling cycle is serial and comes before permit, as in the real kube-scheduler."""
+    gang = submit(1, pods=20, shape=PodShape({"cpu": 1000}, tolerations=ANY), gang=True)
+    cycle = {"kube-scheduler": {"cycle": 100 * MILLISECOND}}
+    ran = run(trial(*to_the_end(gang), stack=stack, settings=cycle, nodes=[fakes(30, cpu=1000)]), tmp_path)
+    assert max(ran.times("scheduled")) == pytest.approx(2.0, abs=0.2)
+
+
 def test_pods_wait_for_room_and_take_it_when_it_comes(tmp_path: Path) -> None:
     shape = PodShape({"cpu": 1000}, tolerations=ANY)
     ran = run(trial(*to_the_end(submit(6, shape=shape, seconds=10)), nodes=[fakes(1, cpu=2000)]), tmp_path)

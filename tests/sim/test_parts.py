@@ -209,7 +209,7 @@ def test_a_failed_pod_waits_for_an_event_and_then_backs_off_longer_each_time() -
         blocker = 1_000_000 + len(waits)
         queue.add(blocker)  # while something is active, nobody is taken out of their back-off
         assert queue.pop() == blocker
-        while not queue._active:
+        while not queue.waiting:
             kernel.run(kernel.now + SECOND // 10)
         waits.append(kernel.now - failed_at)
     seconds = [round(wait / SECOND) for wait in waits]  # back-offs end with the second

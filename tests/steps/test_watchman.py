@@ -265,6 +265,14 @@ def test_time_in_which_nothing_happens_costs_nothing(tmp_path: Path, looks: dict
     assert looks["states"] == 0
 
 
+def test_a_wait_for_more_than_there_is_ends_with_its_time_out(tmp_path: Path, looks: dict[str, int]) -> None:
+    """Everything is over, so nothing clogs; nor is anything looked at again and again."""
+    ran = run(trial((submit(1),), (Wait("two", "completed", count=2, timeout=DAY),)), tmp_path)
+    assert ran.ending.outcome == "timeout"
+    assert ran.ending.stalls == []
+    assert looks["looks"] < 20
+
+
 def test_looks_follow_events(tmp_path: Path, looks: dict[str, int]) -> None:
     """A gang after another for a week: what can be a knot is looked for when something has happened, and only then."""
     gangs = 7 * 24

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis.directory import TrialRecord, read_submitted
+from seatrial.analysis.directory import NOTHING_SUBMITTED, Submitted, TrialRecord, read_submitted
 from seatrial.model.errors import SetupProblem
 from seatrial.model.lifecycle import COMPLETED, FAILED, LOST, RUNNING, STANDARD, SUBMITTED
 from seatrial.record import merging
+from seatrial.record.segments import Part
 
 FIRST_RUNNING = "first_running"
 _NEVER = np.iinfo(np.int64).min
@@ -67,15 +68,9 @@ class Lifecycle:
 
 
 def lifecycle(trial: TrialRecord) -> Lifecycle:
-    """Reads a trial's observations, sealed or not."""
-    submitted = read_submitted(trial.directory)
-    try:
-        part = merging.read(trial.directory, trial.stages, trial.errors_ns)
-    except pl.exceptions.PolarsError as error:
-        raise SetupProblem(
-            f"the observations in {trial.directory} cannot be read: {error}",
-            "They were damaged after the run; take them from a backup, or run again.",
-        ) from error
+    """Reads a trial's observations, sealed or not. Of a trial that is known to be damaged, what can still be read."""
+    submitted = _submitted(trial)
+    part = _observed(trial)
     seen = _worst_first(part.observed, trial.errors_ns)
     pods, pod_errors = _pods(part.pods, seen, trial)
     workloads = submitted.frame.rename({"at_ns": SUBMITTED.name})
@@ -107,6 +102,27 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
         pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
         errors = {name: error + step for name, error in errors.items()}
     return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
+
+
+def _submitted(trial: TrialRecord) -> Submitted:
+    try:
+        return read_submitted(trial.directory)
+    except SetupProblem:
+        if not trial.damage:
+            raise
+        return NOTHING_SUBMITTED
+
+
+def _observed(trial: TrialRecord) -> Part:
+    try:
+        return merging.read(trial.directory, trial.stages, trial.errors_ns)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if trial.damage:
+            return merging.EMPTY
+        raise SetupProblem(
+            f"the observations in {trial.directory} cannot be read: {error}",
+            "They were damaged after the run; take them from a backup, or run again.",
+        ) from error
 
 
 def order_of(trials: Sequence[TrialRecord]) -> list[str]:

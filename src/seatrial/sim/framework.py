@@ -25,6 +25,7 @@ class Plugin(Protocol):
     """What a plugin may do; `PluginBase` has the answers of one that does nothing."""
 
     helped_by: int  # the events after which a pod that it turned down is tried again
+    keys_change: bool  # whether what `sort_key` said of a pod may change while the pod waits
 
     def added(self, pod: int) -> None:
         """The pod is new."""
@@ -62,6 +63,7 @@ class Plugin(Protocol):
 
 class PluginBase:
     helped_by = ANY
+    keys_change = False
 
     def added(self, pod: int) -> None:
         pass

@@ -24,10 +24,8 @@ from typing import Any
 from seatrial.sim.api import WRITE
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.pods import ASSUMED, PENDING
-from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, Queue
+from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, LONGEST, Queue
 from seatrial.sim.scheduler import Around, Scheduler
-
-LONGEST = 5  # failures after which the back-off is at its longest: 1, 2, 4, 8, 10 s
 
 _Key = tuple[Any, ...]
 
@@ -254,35 +252,39 @@ class GroupScheduler(Scheduler):
             self._busy = True
             self._kernel.at(self._kernel.now + left, self._next)
 
-    def _next(self, _: object = None) -> None:
+    def _turn(self) -> bool:
         """Active pods and groups by priority and time, then pods that back off, then groups that do."""
-        group, pods = self._turns.first, self.queue._active
-        if group and (not pods or group[:2] < pods[0][:2]):
-            self._try(self._turns.pop())
-            return
-        if not pods and not self.queue._backing_off:
+        group, pod = self._turns.first, self.queue.first
+        if group and (not pod or group[:2] < pod[:2]):
+            return self._try(self._turns.pop())
+        had_pods = not self.queue.empty
+        if not had_pods:
             job = self._turns.pop()
             if job >= 0:
-                self._try(job)
-                return
-        had_pods = bool(pods or self.queue._backing_off)
-        super()._next()
+                return self._try(job)
+        goes_on = super()._turn()
         if had_pods and not self._busy:
             self._wake()  # all of them were deleted ones
+        return goes_on
 
-    def _try(self, job: int) -> None:
+    def _try(self, job: int) -> bool:
         self._trying = job
         members = self._unplaced[job]
         placed = self._place(members)
         searched = self._searched + self._nodes.searched * max(len(members) - placed - 1, 0)
         took = self._cycle * len(members) + self._per_node * searched
+        ends = self._kernel.now + took
         if placed == len(members):
             self._unplaced[job] = []
-            self._kernel.at(self._kernel.now + took, self._fits, (job, members))
-            return
+            self._kernel.at(ends, self._fits, (job, members))
+            return False
         for pod in members[:placed]:
             self._take_back(pod)
-        self._kernel.at(self._kernel.now + took, self._fails, (job, placed, took, self._turns.changes))
+        cycle = (job, placed, took, self._turns.changes)
+        if self._kernel.advance(ends):
+            return self._failed(cycle)
+        self._kernel.at(ends, self._fails, cycle)
+        return False
 
     def _place(self, members: Sequence[int]) -> int:
         """Assumes nodes for them one after another; how many got one. The first that gets none ends it: they are alike."""
@@ -325,13 +327,17 @@ class GroupScheduler(Scheduler):
         self._next()
 
     def _fails(self, cycle: tuple[int, int, int, int]) -> None:
+        if self._failed(cycle):
+            self._next()
+
+    def _failed(self, cycle: tuple[int, int, int, int]) -> bool:
+        """Whether the loop goes on at once: nothing has to be written."""
         job, placed, took, changes = cycle
         self._trying = -1
         members = self._unplaced.get(job, [])
         if self._alive.get(job, 0) < self.needs(job) or not members:
             self._turns.remove(job)
-            self._next()
-            return
+            return True
         self.refused(job, placed)
         news = [pod for number, pod in enumerate(members) if self._words.get(pod) != (number >= placed)]
         for number, pod in enumerate(members):
@@ -339,7 +345,9 @@ class GroupScheduler(Scheduler):
         writes = len(news) + (job not in self._group_words)
         self._group_words.setdefault(job, False)
         self._turns.failed(job, took, not writes and changes == self._turns.changes)
-        self._write(writes)
+        if writes:
+            self._write(writes)
+        return not writes
 
     def _write(self, left: int) -> None:
         """The loop goes on when all conditions are written, one after another."""

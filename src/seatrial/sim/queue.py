@@ -10,15 +10,16 @@ came back into the active queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.sim.framework import EVENTS, POD_GONE, ROOM
 from seatrial.sim.kernel import Kernel
+from seatrial.sim.lines import Heap, HeapBySecond, Line, Lines
 
 BACKOFF_FIRST, BACKOFF_MOST = 1 * SECOND, 10 * SECOND
+LONGEST = 5  # failures after which the back-off is at its longest: 1, 2, 4, 8, 10 s
 BACKOFF_LOOK = 1 * SECOND  # backoffQOrderingWindowDuration
 UNSCHEDULABLE_MOST, UNSCHEDULABLE_LOOK = 5 * MINUTE, 30 * SECOND
 
@@ -30,8 +31,8 @@ class Queue:
         self._kernel = kernel
         self._key = key
         self._wake = wake
-        self._active: list[tuple[tuple[Any, ...], int, int]] = []
-        self._backing_off: list[tuple[int, tuple[Any, ...], int, int]] = []  # (until, key, order, pod)
+        self._active: Line | Heap = Line()
+        self._backing_off: Lines | HeapBySecond = Lines()
         self._backs_off: dict[int, int] = {}  # pod → the order of its entry above that counts
         self._unschedulable: dict[int, dict[int, int]] = {ROOM: {}}  # what helps → pod → failed when
         self._failures: dict[int, tuple[int, int]] = {}  # pod → how often, and when last
@@ -40,19 +41,40 @@ class Queue:
         self._backoff_armed = self._flush_armed = False
         self.events = 0  # moments at which something happened that may help someone
         self._last = dict.fromkeys(EVENTS, 0)  # event → the latest of these moments
+        self._helped: dict[int, int] = {}  # what helps someone → the latest moment of any of it
+
+    def keys_change(self) -> None:
+        """A pod's key may change while it waits. To be called before there are pods."""
+        self._active, self._backing_off = Heap(), HeapBySecond()
 
     def add(self, pod: int) -> None:
         """A new pod, or one whose back-off is over."""
         self._order += 1
-        since = self._failures[pod][1] if pod in self._failures else self._kernel.now
-        heappush(self._active, (self._key(pod, since), self._order, pod))
+        failed = self._failures.get(pod)
+        since = self._kernel.now if failed is None else failed[1]
+        self._active.push((self._key(pod, since), self._order, pod))
         self._wake()
+
+    @property
+    def first(self) -> tuple[Any, int, int] | None:
+        """The first active one, though it may have been deleted."""
+        return self._active.first if self._active else None
+
+    @property
+    def waiting(self) -> int:
+        """How many are active, deleted ones among them."""
+        return len(self._active)
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to pop."""
+        return not self._active and not self._backing_off
 
     def pop(self) -> int:
         """The next pod, or −1."""
         active, away = self._active, self._away
         while active:
-            pod = heappop(active)[2]
+            pod = active.pop()[2]
             if pod not in away:
                 return pod
             away.discard(pod)
@@ -61,11 +83,18 @@ class Queue:
     def failed(self, pod: int, events_before: int, helped_by: int = ROOM) -> None:
         """Turned down. If something that helps came while it was looked at, it backs off; else it waits for that."""
         now = self._kernel.now
-        self._failures[pod] = (self._failures.get(pod, (0, 0))[0] + 1, now)
-        if any(self._last[event] > events_before for event in EVENTS if helped_by & event):
-            self._back_off(pod)
+        before = self._failures.get(pod)
+        self._failures[pod] = (1 if before is None else before[0] + 1, now)
+        helped = self._helped.get(helped_by)
+        if helped is None:
+            helped = self._helped[helped_by] = max(self._last[event] for event in EVENTS if helped_by & event)
+        if helped > events_before:
+            self._back_off((pod,))
             return
-        self._unschedulable.setdefault(helped_by, {})[pod] = now
+        waiting = self._unschedulable.get(helped_by)
+        if waiting is None:
+            waiting = self._unschedulable[helped_by] = {}
+        waiting[pod] = now
         if not self._flush_armed:
             self._flush_armed = True
             self._kernel.at(now + UNSCHEDULABLE_LOOK, self._flush)
@@ -74,12 +103,13 @@ class Queue:
         """Something happened that helps those who wait for it, except the pod it came from."""
         self.events += 1
         self._last[event] = self.events
+        for helped_by in self._helped:
+            if helped_by & event:
+                self._helped[helped_by] = self.events
         for helped_by, waiting in self._unschedulable.items():
             if waiting and helped_by & event:
-                self._unschedulable[helped_by] = {but: waiting[but]} if but in waiting else {}
-                for pod in waiting:
-                    if pod != but:
-                        self._back_off(pod)
+                self._unschedulable[helped_by] = {but: waiting.pop(but)} if but in waiting else {}
+                self._back_off(waiting)
 
     def activate(self, pod: int) -> bool:
         """A plugin asks for this pod to be tried now; false if it is not waiting here."""
@@ -100,30 +130,36 @@ class Queue:
     def _take_unschedulable(self, pod: int) -> bool:
         return any(waiting.pop(pod, None) is not None for waiting in self._unschedulable.values())
 
-    def _back_off(self, pod: int) -> None:
+    def _back_off(self, pods: Iterable[int]) -> None:
         """Into the back-off, or past it if its time is over already."""
-        failures, failed_at = self._failures[pod]
         now = self._kernel.now
-        ends = failed_at + min(BACKOFF_FIRST << min(failures - 1, 10), BACKOFF_MOST)
-        until = ends - ends % BACKOFF_LOOK
-        if until < now - now % BACKOFF_LOOK:
-            self.add(pod)
-            return
-        self._order += 1
-        self._backs_off[pod] = self._order
-        heappush(self._backing_off, (until, self._key(pod, failed_at), self._order, pod))
-        if not self._backoff_armed:
-            self._backoff_armed = True
-            self._look_later()
-        self._wake()
+        this_second = now - now % BACKOFF_LOOK
+        failures, backs_off, key, push = self._failures, self._backs_off, self._key, self._backing_off.push
+        backing_off = False
+        for pod in pods:
+            count, failed_at = failures[pod]
+            ends = failed_at + (BACKOFF_FIRST << (count - 1) if count < LONGEST else BACKOFF_MOST)
+            until = ends - ends % BACKOFF_LOOK
+            if until < this_second:
+                self.add(pod)
+                continue
+            self._order = order = self._order + 1
+            backs_off[pod] = order
+            push(until, (key(pod, failed_at), order, pod))
+            backing_off = True
+        if backing_off:
+            if not self._backoff_armed:
+                self._backoff_armed = True
+                self._look_later()
+            self._wake()
 
     def _pop_backing_off(self, before: int = 1 << 62) -> int:
         """The first of those whose back-off ends before this moment, or −1."""
-        waiting = self._backing_off
-        while waiting and waiting[0][0] < before:
-            _, _, order, pod = heappop(waiting)
-            if self._backs_off.get(pod) == order:
-                del self._backs_off[pod]
+        waiting, backs_off = self._backing_off, self._backs_off
+        while (entry := waiting.pop(before)) is not None:
+            _, order, pod = entry
+            if backs_off.get(pod) == order:
+                del backs_off[pod]
                 return pod
         return -1
 

@@ -135,7 +135,9 @@ class Watchman:
     async def _sleep(self) -> None:
         """Until the next look, or something is recorded that brings it forward."""
         until = min(self._knot_at, self._silence_at, self._stall_at)
-        what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0) | (GOT_ON if self._stall else 0)
+        what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0)
+        if self._stall or NEVER in (self._silence_at, self._stall_at):
+            what |= GOT_ON
         self._cluster.ledger.listen(what, self._wake)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(until - self._cluster.now(), 0) / SECOND):
@@ -161,7 +163,8 @@ class Watchman:
         got_on = max(ledger.last, self._begun)
         if got_on != self._progress:
             self._progress = got_on
-            self._silence_at = min(self._silence_at, _look_time(moved + ACTING))
+            self._silence_at = 0 if self._silence_at == NEVER else self._silence_at
+            self._stall_at = 0 if self._stall_at == NEVER else self._stall_at
             if self._stall and got_on > self._stall.from_ns:
                 self._end_stall(resolved=True)
         return self._look_for_knots(now, moved) or self._look_at_silence(now, moved) or self._look_at_stall(now, got_on)
@@ -216,6 +219,7 @@ class Watchman:
             return None
         state = self._cluster.state()
         if not state.workloads:
+            self._stall_at = NEVER  # all are over: what the wait is for will not come
             return None
         if self._stall is None:
             cause = self._diagnosis(state)  # how long it lasts is not known yet

@@ -19,24 +19,16 @@ DEFAULT_WAIT = 60 * SECOND  # util.DefaultWaitTime: what a permit wait of 0 mean
 _OPTIMISTIC, _UNRESERVED, _RECENT = "optimistic rejection in PostFilter", "rejection in Unreserve", "failed recently"
 
 
-class _Place:
-    """A pod's place in the active queue (Less). When its group fails, the place changes while the pod is in the heap, and
-    nobody sorts the heap again: that is so in the real one too, hence a comparison of what is true now."""
-
-    __slots__ = ("_at", "_failed_at", "_group", "_name")
-
-    def __init__(self, failed_at: Mapping[int, int], group: int, at: int, name: str) -> None:
-        self._failed_at, self._group, self._at, self._name = failed_at, group, at, name
-
-    def __lt__(self, other: _Place) -> bool:
-        mine = self._failed_at.get(self._group, self._at)
-        others = other._failed_at.get(other._group, other._at)
-        return mine < others or (mine == others and self._name < other._name)
+# A pod's place in the active queue (Less): by its group's time, then by name. The time is a list of one that all pods of the group
+# share: when the group fails it changes while the pods are in the heap, and nobody sorts the heap again. That is so in the real one
+# too, hence a comparison of what is true now.
+_Place = tuple[list[int], str]
 
 
 class Coscheduling(PluginBase):
     """A group is the number of its workload. A workload that is no gang has none, and passes through."""
 
+    keys_change = True
     helped_by = POD_BOUND | GROUP  # EventsToRegister: Pod/Add, which here means assigned, and PodGroup/Add and Update
 
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
@@ -47,7 +39,9 @@ class Coscheduling(PluginBase):
         self._made_at: dict[int, int] = {}  # group → creationTimestamp
         self._known: dict[int, int] = {}  # group → pods in the lister, which has no finished ones
         self._assigned: dict[int, set[int]] = {}  # group → pods that hold a node
-        self._failed_at: dict[int, int] = {}  # lastFailedSchedulePG
+        self._times: dict[
+            int, list[int]
+        ] = {}  # group → when it last failed (lastFailedSchedulePG), else when it was made
         self._backed_off: dict[int, int] = {}  # backedOffPG: until when
         self._places: dict[int, _Place] = {}
         self._reason = ""  # why `pre_filter` turned down the pod whose turn it is, if it did
@@ -56,29 +50,29 @@ class Coscheduling(PluginBase):
 
     def made(self, group: int) -> None:
         """The PodGroup exists. Its creationTimestamp has whole seconds."""
-        self._made_at[group] = self._sim.kernel.now // SECOND * SECOND
+        self._made_at[group] = at = self._sim.kernel.now // SECOND * SECOND
+        self._times[group] = [at]
         self._known[group] = 0
         self._assigned[group] = set()
 
     def _forget(self, group: int) -> None:
         self._sim.said.pop(group, None)
-        for column in (self._made_at, self._known, self._assigned, self._failed_at, self._backed_off):
+        for column in (self._made_at, self._known, self._assigned, self._times, self._backed_off):
             column.pop(group, None)
 
     # the queue
 
     def added(self, pod: int) -> None:
         group = self._sim.pods.job[pod]
-        made_at = self._made_at.get(group)
-        if made_at is not None:
+        if group in self._made_at:
             self._known[group] += 1
         siblings = self._sim.pods_of(group)
         name = f"{self._sim.workloads[group].name}-{len(siblings) - 1}-"
-        at = self._sim.kernel.now if made_at is None else made_at  # InitialAttemptTimestamp, or that of the group
-        self._places[pod] = _Place(self._failed_at, group, at, name)
+        # InitialAttemptTimestamp, or that of the group
+        self._places[pod] = (self._times.get(group) or [self._sim.kernel.now], name)
 
     def sort_key(self, pod: int, queued_at: int) -> tuple[Any, ...]:  # noqa: ARG002
-        return (-self._sim.pods.shape[pod].priority, self._places[pod])
+        return (-self._sim.pods.shape[pod].priority, *self._places[pod])
 
     # a scheduling cycle
 
@@ -113,7 +107,7 @@ class Coscheduling(PluginBase):
         self._reject_siblings(group, _OPTIMISTIC)
         if self._backoff and self._known[group] >= wanted and now >= self._backed_off.get(group, 0):
             self._backed_off[group] = now + self._backoff
-        self._failed_at[group] = now
+        self._times[group][0] = now
         name = self._sim.workloads[group].name
         self._sim.said[group] = self._reason or f"PodGroup {name} gets rejected: one of its pods is unschedulable"
 
@@ -130,7 +124,7 @@ class Coscheduling(PluginBase):
         assigned.add(pod)
         siblings = [sibling for sibling in self._sim.pods_of(group) if sibling != pod]
         if len(assigned) >= self._sim.workloads[group].pods:
-            self._failed_at.pop(group, None)
+            self._times[group][0] = self._made_at[group]
             self._sim.said.pop(group, None)
             for sibling in siblings:
                 self._sim.scheduler.allow(sibling)
@@ -145,7 +139,7 @@ class Coscheduling(PluginBase):
         if group in self._made_at:
             self._assigned[group].discard(pod)
             self._reject_siblings(group, _UNRESERVED)
-            self._failed_at[group] = self._sim.kernel.now
+            self._times[group][0] = self._sim.kernel.now
 
     def gone(self, pod: int) -> None:
         """Finished or deleted: the scheduler's informer has only pods that may still run."""
@@ -156,5 +150,8 @@ class Coscheduling(PluginBase):
             self._assigned[group].discard(pod)
 
     def _reject_siblings(self, group: int, reason: str) -> None:
-        for sibling in self._sim.pods_of(group):
-            self._sim.scheduler.reject(sibling, reason)
+        """Only who is assigned can wait in permit."""
+        if assigned := self._assigned[group]:
+            for sibling in self._sim.pods_of(group):
+                if sibling in assigned:
+                    self._sim.scheduler.reject(sibling, reason)

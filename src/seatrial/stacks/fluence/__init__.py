@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seatrial.model.fit import admits
 from seatrial.model.interfaces import Manifest
-from seatrial.model.plan import Trial, Workload
+from seatrial.model.plan import NodeGroup, Trial, Workload
 from seatrial.model.settings import Setting
 from seatrial.model.units import SECOND
 from seatrial.stacks.plain import Plain, Settings
@@ -23,6 +24,7 @@ class Fluence(Plain):
     needs = "Fluence, installed as the scheduler 'fluence' with its controller and webhook"
     runs_on = ("sim", "kubeconfig")
     verified = "only by its source: no Fluence runs here"
+    model_verified = False
     settings = (
         Setting("fluence", "permit-wait", 300 * SECOND, "how long a pod holds its node and waits for its group", kind="duration"),
         Setting("fluence", "faults", NONE, "model: which of Fluence's known faults it has",
@@ -40,6 +42,13 @@ class Fluence(Plain):
         for submit in trial.submits():
             if submit.shape.selector or submit.shape.affinity or submit.shape.terms:
                 return f"{submit.name} asks for nodes by their labels, which Fluence does not look at"
+            for group in trial.node_groups():
+                if not admits(group, submit.shape):
+                    return (
+                        f"{submit.name} does not tolerate the taints of {group.name} ({_written(group)}), and Fluence would "
+                        f"place it there all the same: its chart disables TaintToleration. Give {submit.name} tolerations, "
+                        f"or omit {group.name}"
+                    )
         return super().refuses(trial)
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
@@ -61,6 +70,10 @@ class Fluence(Plain):
                 own = {**template["metadata"]["labels"], GROUP_LABEL: workload.name, SIZE_LABEL: str(workload.pods)}
                 template["metadata"]["labels"] = own
         return made
+
+
+def _written(group: NodeGroup) -> str:
+    return ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in group.taints)
 
 
 stack = Fluence()

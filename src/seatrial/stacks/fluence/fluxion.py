@@ -37,11 +37,17 @@ class Fluxion:
             [(c.get("cpu", 0) // CORE, c.get("memory", 0) // PIECE, c.get(GPU, 0)) for c in ordered], dtype=np.int64
         ).reshape(-1, 3)
         self._jobs: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # group → places in the order, what it has there
+        self._hopeless: set[tuple[tuple[int, int, int], int]] = (
+            set()
+        )  # slots and counts in vain since anything was given back
         self.looked = 0  # nodes looked at in the last match
 
     def match(self, group: int, slot: tuple[int, int, int], count: int) -> list[int]:
         """A node for each slot, in order of the ids, or none at all. A group that has an allocation loses it first."""
         self.cancel(group)
+        if (slot, count) in self._hopeless:
+            self.looked = len(self._order)
+            return []
         need = np.array(slot, dtype=np.int64)
         asked = need > 0
         slots = (self._free[:, asked] // need[asked]).min(axis=1)
@@ -49,6 +55,7 @@ class Fluxion:
         end = int(np.searchsorted(total, count))
         self.looked = min(end + 1, len(self._order))
         if end >= len(self._order):
+            self._hopeless.add((slot, count))
             return []
         places = slots[: end + 1].nonzero()[0]
         taken = slots[places].copy()
@@ -68,6 +75,7 @@ class Fluxion:
         if group in self._jobs:
             places, amounts = self._jobs.pop(group)
             self._free[places] += amounts
+            self._hopeless.clear()
 
     def forget(self, group: int) -> None:
         """Nobody knows the allocation any more, and nothing will ever free it."""

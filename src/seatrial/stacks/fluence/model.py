@@ -45,14 +45,18 @@ class FluenceScheduler(Scheduler):
         nodes.searched += 1
         return node if node >= 0 and nodes.is_open(node) and nodes.has_room(node, self._pods.shape[pod]) else -1
 
-    def _next(self, _: object = None) -> None:
+    def _turn(self) -> bool:
         """With `slow-sort`, taking the first of n pods compares 2 log₂ n times, and each comparison asks the API server."""
-        waiting = len(self.queue._active)
-        if self.slow_sort and waiting > 1:
-            reads = READS * 2 * (waiting.bit_length() - 1)
-            self._api.call_in_turn(self._reading, GET, reads, super()._next)
-        else:
-            super()._next()
+        waiting = self.queue.waiting
+        if not self.slow_sort or waiting <= 1:
+            return super()._turn()
+        reads = READS * 2 * (waiting.bit_length() - 1)
+        self._api.call_in_turn(self._reading, GET, reads, self._sorted)
+        return False
+
+    def _sorted(self, _: object) -> None:
+        if super()._turn():
+            self._next()
 
 
 class FluencePlugin(PluginBase):
@@ -170,8 +174,11 @@ class FluencePlugin(PluginBase):
         self._reject_siblings(group, "rejection in Unreserve")
 
     def _reject_siblings(self, group: int, reason: str) -> None:
-        for sibling in self._sim.pods_of(group):
-            self._sim.scheduler.reject(sibling, reason)
+        """Only who holds a node can wait in permit."""
+        if here := self._here[group]:
+            for sibling in self._sim.pods_of(group):
+                if sibling in here:
+                    self._sim.scheduler.reject(sibling, reason)
 
     # the end of pods and groups
 
