@@ -81,10 +81,10 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
 
 
 def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:
-    """What the stack's queue admits at most at the same time on the nodes that the trial begins with, where these are ours."""
-    groups = trial.setup.nodes
-    if any(group.existing for group in groups) or trial.target.cluster:
-        return None
+    """What the stack's queue admits at most at the same time on the nodes that the trial begins with. Of nodes that are not ours we
+    do not know here what they have: only what settings say counts then."""
+    known = not any(group.existing for group in trial.setup.nodes) and not trial.target.cluster
+    groups = trial.setup.nodes if known else ()
     names = {name for group in groups for name in group.capacity}
     capacity = {name: sum(group.capacity.get(name, 0) * group.count for group in groups) for name in names}
     quota = stack.quota(trial.setup.settings, capacity)
