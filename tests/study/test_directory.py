@@ -43,22 +43,23 @@ steps:
 
 def test_a_study_that_is_written_is_refused_with_the_process_until_that_is_gone(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    writer = subprocess.Popen([sys.executable, "-c", HOLDING, str(out)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert writer.stdout is not None and writer.stdout.readline() == "held\n"
-        assert read_study(out).state == "running", "readers need no lock"
-        for _ in range(2):
-            said = f"process {writer.pid} is writing"
-            with pytest.raises(SetupProblem, match=said) as refused, directory.made(out, force=True):
-                pass
-            assert f"kill {writer.pid}" in refused.value.remedy
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait(timeout=10)
-        assert read_study(out).state == "killed"
-        with directory.made(out, force=True):
-            assert not list(out.iterdir())
-    finally:
-        writer.kill()
+    holding = [sys.executable, "-c", HOLDING, str(out)]
+    with subprocess.Popen(holding, stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout is not None and writer.stdout.readline() == "held\n"
+            assert read_study(out).state == "running", "readers need no lock"
+            for _ in range(2):
+                said = f"process {writer.pid} is writing"
+                with pytest.raises(SetupProblem, match=said) as refused, directory.made(out, force=True):
+                    pass
+                assert f"kill {writer.pid}" in refused.value.remedy
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait(timeout=10)
+            assert read_study(out).state == "killed"
+            with directory.made(out, force=True):
+                assert not list(out.iterdir())
+        finally:
+            writer.kill()
 
 
 def test_a_second_run_onto_a_study_that_is_written_ends_with_a_line_and_the_first_is_whole(

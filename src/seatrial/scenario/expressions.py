@@ -433,7 +433,8 @@ def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None =
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
                 remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
-                remedy = remedy_for(node.id, [one for one in suggested if "(" not in one])
+                choice = [close] if close else [one for one in suggested if "(" not in one]
+                remedy = remedy_for(node.id, choice)
             raise ExpressionProblem(f"unknown name '{cut(node.id)}'", remedy, _column(node))
 
 

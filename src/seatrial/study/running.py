@@ -123,7 +123,7 @@ def _others(name: str) -> Iterator[Stack]:
 
 def _refuse_missing_stages(trials: Sequence[Trial]) -> None:
     """A wait for a stage that a set-up's stack does not have would never end there."""
-    stages = {trial.setup.name: stacks.stages_of(trial.setup.stack) for trial in trials}
+    stages = {trial.setup.name: [one.name for one in stacks.find(trial.setup.stack).stages] for trial in trials}
     lines: dict[str, None] = {}
     able = set(stages)
     for wait in (phase for trial in trials for step in trial.steps for phase in step if isinstance(phase, Wait)):
