@@ -126,6 +126,7 @@ def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
     assert ran.ending.clog is None
     [note] = ran.ending.notes
     assert "first: clogged, never fits" in note.text
+    assert ran.ending.stalls == [], "it is told once"
 
 
 class _Fickle(PluginBase):

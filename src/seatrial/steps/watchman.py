@@ -124,13 +124,13 @@ class Watchman:
                 self._woken.clear()
                 continue
             clog = self._look(self._cluster.now())
-            if clog and not self._found(clog):
-                self._stall = None
-                return clog
-            if clog:
-                self._begin_again()
-            else:
+            if clog is None:
                 await self._sleep()
+                continue
+            self._stall = None  # it is the clog
+            if not self._found(clog):
+                return clog
+            self._begin_again()
 
     async def _sleep(self) -> None:
         """Until the next look, or something is recorded that brings it forward."""
