@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from seatrial.clog import KINDS, Diagnosis, diagnose
 from seatrial.clog.wording import listing
-from seatrial.model.plan import PodShape, Taint
+from seatrial.model.plan import PodShape, Taint, Toleration
 from seatrial.model.state import State
 from seatrial.model.units import SECOND
 from tests.clog.making import CORE, cores, gang, pods, state
@@ -88,7 +89,11 @@ def test_what_is_declared_counts_for_the_quota_and_what_is_asked_for_the_nodes()
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"taints": {0: (Taint("a"),), 1: (Taint("a"),)}}, "labels or taints keep its pods off every node"),
+        (
+            {"taints": {0: (Taint("a"),), 1: (Taint("a"),)}},
+            "it may stand on no node; fake would have room (cpu 3), but has a taint that the pod does not tolerate "
+            '(add "a:NoSchedule" to its tolerations)',
+        ),
         ({"closed": [0, 1]}, "no node takes pods. 2 nodes of 2 take no pods."),
     ],
 )
@@ -97,6 +102,54 @@ def test_nodes_that_let_nothing_on_are_said(wrong: dict[str, object], said: str)
     assert clog.kind == "never fits"
     assert said in clog.summary
     assert clog.proven == ("closed" not in wrong)
+
+
+TAINTED = Taint("dedicated", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (
+            PodShape({"cpu": 4 * CORE}),
+            "a pod asks for cpu 4 and the largest node that it may stand on (free) has cpu 2; gpu would have room (cpu 8), but "
+            'has a taint that the pod does not tolerate (add "dedicated=gpu:NoSchedule" to its tolerations).',
+        ),
+        (
+            PodShape({"cpu": 4 * CORE}, {"pool": "gpu"}, tolerations=(Toleration(),)),
+            "it may stand on no node; gpu would have room (cpu 8), but has pool=other, and the pod selects pool=gpu",
+        ),
+        (
+            PodShape({"cpu": 4 * CORE}, {}, (("zone", ("a", "b")),), (Toleration(),)),
+            "gpu would have room (cpu 8), but has no label zone, and the pod selects zone=a or zone=b",
+        ),
+        (
+            PodShape({"cpu": 16 * CORE}, tolerations=(Toleration(),)),
+            "a pod asks for cpu 16 and the largest node has cpu 8.",
+        ),
+        (
+            PodShape({"cpu": 16 * CORE}),
+            "a pod asks for cpu 16 and the largest node that it may stand on (free) has cpu 2.",
+        ),
+    ],
+)
+def test_the_group_that_would_have_room_is_named_with_what_keeps_the_pod_off_and_what_to_change(
+    shape: PodShape, said: str
+) -> None:
+    """One node of two cores that takes everybody, one of eight that is tainted."""
+    mixed = state([{"cpu": 2 * CORE}, {"cpu": 8 * CORE}], [pods(1, 1, shape=shape)], taints={1: (TAINTED,)})
+    free, gpu = mixed.nodes
+    nodes = (replace(free, group="free"), replace(gpu, group="gpu", labels={"pool": "other"}))
+    clog = why(replace(mixed, nodes=nodes))
+    assert (clog.kind, clog.proven) == ("never fits", True)
+    assert said in clog.summary
+
+
+def test_a_gang_too_large_for_the_nodes_it_may_stand_on_is_told_of_the_others() -> None:
+    mixed = state([{"cpu": 2 * CORE}, {"cpu": 8 * CORE}], [gang(1, 2)], taints={1: (TAINTED,)})
+    summary = why(mixed).summary
+    assert "the nodes have room for 1 when empty; fake would have room" in summary
+    assert '"dedicated=gpu:NoSchedule"' in summary
 
 
 def test_no_nodes_at_all() -> None:

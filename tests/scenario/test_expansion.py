@@ -233,7 +233,8 @@ def test_no_tolerations_means_none() -> None:
     [trial] = trials(text)
     assert trial.submits()[0].shape.tolerations == ()
     assert check_never_fits(trial) == [
-        "submit-1: a pod that asks for nothing fits no node (fake: labels or taints keep it off)"
+        "submit-1: a pod that asks for nothing fits no node "
+        '(fake: has a taint that the pod does not tolerate (add "fake=yes:NoSchedule" to its tolerations))'
     ]
 
 

@@ -51,6 +51,22 @@ steps:
 expect: ['outcome == "clogged"']
 """
 
+# A long runner leaves 2 of 8 cores of the quota; the head asks for 4, those behind it for 1.
+LINE = """
+name: line
+nodes: [{name: own, count: 1, capacity: {cpu: 8, memory: 8Gi}}]
+stacks: [kueue]
+settings: {qps: {equal: 200}, kueue: {strategy: StrictFIFO, quota-cpu: "8"}}
+steps:
+  - submit: {name: long, count: 1, duration: 10m, requests: {cpu: 6}}
+  - wait: {for: running, of: long, timeout: 60s}
+  - submit: {name: head, count: 1, duration: 2s, requests: {cpu: 4}}
+  - pause: 1s
+  - submit: {name: tail, count: 3, duration: 2s, requests: {cpu: 1}}
+  - wait: {for: completed, timeout: 17s}
+expect: ['outcome == "timeout"']
+"""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -184,3 +200,13 @@ def test_a_queue_that_is_not_active_is_quoted_in_the_diagnosis(place: Place) -> 
     assert said["clog"]["kind"] == "not acting"
     assert "is not active (Stopped): Can't admit new workloads" in said["detail"]
     assert said["clog"]["at_ns"] < 60e9  # by its silence, not by the time-out of the wait (80 s)
+
+
+def test_a_time_out_behind_the_head_of_a_strict_queue_names_the_head(place: Place) -> None:
+    done = place.run(LINE, "line")
+    assert done.returncode == 0, done.stderr
+    (trial,) = (place.directory / "line" / "trials").glob("*/trial.json")
+    said = json.loads(trial.read_text())
+    assert (said["timed_out"]["kind"], said["timed_out"]["workloads"]) == ("head of line", ["head-0"])
+    assert said["timed_out"]["waiters"] == ["tail-0", "tail-1", "tail-2"]
+    assert "it asks for cpu 4 and cpu 2 is left of the quota" in said["detail"]

@@ -126,6 +126,7 @@ def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
     assert ran.ending.clog is None
     [note] = ran.ending.notes
     assert "first: clogged, never fits" in note.text
+    assert ran.ending.stalls == [], "it is told once"
 
 
 class _Fickle(PluginBase):
@@ -263,6 +264,14 @@ def test_time_in_which_nothing_happens_costs_nothing(tmp_path: Path, looks: dict
     assert ran.end_s * SECOND > 401 * DAY
     assert looks["looks"] < 20
     assert looks["states"] == 0
+
+
+def test_a_wait_for_more_than_there_is_ends_with_its_time_out(tmp_path: Path, looks: dict[str, int]) -> None:
+    """Everything is over, so nothing clogs; nor is anything looked at again and again."""
+    ran = run(trial((submit(1),), (Wait("two", "completed", count=2, timeout=DAY),)), tmp_path)
+    assert ran.ending.outcome == "timeout"
+    assert ran.ending.stalls == []
+    assert looks["looks"] < 20
 
 
 def test_looks_follow_events(tmp_path: Path, looks: dict[str, int]) -> None:

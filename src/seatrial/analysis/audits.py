@@ -11,6 +11,7 @@ Each audit gives a sentence, a count and a few examples, also where it found not
 - `declared otherwise`: workloads for which the queue was told other requests than their pods have.
 - `gang in part`: gangs of which some pods were bound and others not for longer than it takes to start: a pod's usual time from
   bound to running, a second at least, and the time that 50 bindings per second need; or when a trial ended clogged.
+- `head of line`: workloads that would have fitted and waited for a minute or longer behind the first of the queue, which did not.
 - `overtaken`: workloads that were still waiting when another started that was submitted later, asks for no less and has no
   higher priority. Started means that all pods are bound; what is within a second counts as together.
 """
@@ -26,6 +27,7 @@ import polars as pl
 
 from seatrial.analysis.directory import TrialRecord, read_trial
 from seatrial.analysis.figures import AUDITS
+from seatrial.analysis.head_of_line import Line
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.standing import NEVER, PODS, Mask, Numbers, Standing, Steps
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, RUNNING, SCHEDULED, SUBMITTED
@@ -54,6 +56,7 @@ def audits_of(seen: Lifecycle) -> list[Audit]:
         _over_admission(standing),
         _declared_otherwise(standing),
         _gangs_in_part(standing),
+        _head_of_line(standing),
         _overtaken(standing),
     ]
 
@@ -269,6 +272,46 @@ def _gangs_in_part(standing: Standing) -> Audit:
             f"{first['of']} pods for {first['for_s']} s; {int(still[found].sum())} still did at the end."
         )
     return _audit("gang in part", finding, len(found), examples, at_end=int(still[found].sum()))
+
+
+def _head_of_line(standing: Standing) -> Audit:
+    seen = standing.seen
+    if why := _nothing_to_hold_against(standing):
+        return _audit("head of line", why, 0, [])
+    found = Line(standing).blockings()
+    names = seen.workloads["workload"]
+    examples = [
+        {
+            "head": names[one.head],
+            "from_s": _seconds(seen, one.since),
+            "until_s": _seconds(seen, one.until),
+            "behind": len(one.behind),
+            "first": names[int(one.behind[0])],
+            "blocked_s": _seconds_of(int(one.lasted[0])),
+        }
+        for one in found[:EXAMPLES]
+    ]
+    count = len({row for one in found for row in one.behind.tolist()})
+    finding = "No workload that would have fitted waited for longer than a minute behind one that did not."
+    if count:
+        first, place = examples[0], standing.phases.index(seen.workloads["phase"][found[0].head])
+        more = f", and {_some(len(found) - 1, 'other head', 'other heads')} likewise" if len(found) > 1 else ""
+        pods = int(seen.workloads["pods"][found[0].head])
+        waited = f"{first['first']}{f' and {n} more' if (n := first['behind'] - 1) else ''}"
+        finding = (
+            f"{_some(count, 'workload waited', 'workloads waited')} behind one that did not fit although "
+            f"{'it' if count == 1 else 'each of them'} would have fitted: {first['head']} ({_some(pods, 'pod', 'pods')} of "
+            f"{_asks(standing, place)}) was first in the queue from {first['from_s']} s to {first['until_s']} s, and {waited} "
+            f"waited behind it for up to {first['blocked_s']} s{more}.{_instead(seen)}"
+        )
+    return _audit("head of line", finding, count, examples)
+
+
+def _instead(seen: Lifecycle) -> str:
+    """What to change, where a setting of the stack makes the queue wait for its head."""
+    if (seen.trial.document.get("settings") or {}).get("kueue", {}).get("strategy") != "StrictFIFO":
+        return ""
+    return " Kueue lets others pass a head that does not fit with settings: {kueue: {strategy: BestEffortFIFO}}."
 
 
 def _overtaken(standing: Standing) -> Audit:

@@ -48,6 +48,7 @@ AUDITS: Mapping[str, str] = {
     "over-admission": "audit_overadmitted",
     "declared otherwise": "audit_declared",
     "gang in part": "audit_partial",
+    "head of line": "audit_head_of_line",
     "overtaken": "audit_overtaken",
 }
 

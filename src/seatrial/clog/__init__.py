@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from seatrial.clog.diagnosis import KINDS, Diagnosis, Edge
 from seatrial.clog.knots import knot
-from seatrial.clog.reasons import diagnose
+from seatrial.clog.reasons import diagnose, unfinished
 
-__all__ = ["KINDS", "Diagnosis", "Edge", "diagnose", "knot"]
+__all__ = ["KINDS", "Diagnosis", "Edge", "diagnose", "knot", "unfinished"]

@@ -89,6 +89,10 @@ class Board:
         counts = np.minimum.reduce([room[row] // amount for row, amount in self.needs[shape]])
         return np.where(self.allowed(shape), np.maximum(counts, 0), 0)
 
+    def fitting(self, room: Numbers, shape: int) -> Mask:
+        """The nodes that have room for one pod of the shape, whether labels and taints let it there or not."""
+        return np.asarray(np.logical_and.reduce([room[row] >= amount for row, amount in self.needs[shape]]))
+
     def total(self, room: Numbers, shape: int) -> int:
         return int(self.slots(room, shape).sum())
 

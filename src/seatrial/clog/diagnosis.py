@@ -19,6 +19,7 @@ HEAD_OF_LINE = "head of line"
 CONTROLLER_DEAD = "controller dead"
 NOT_ACTING = "not acting"
 LIVELOCK = "livelock"
+STILL_RUNNING = "still running"
 UNKNOWN = "unknown"
 
 # Every kind, with what it means in a sentence: docs/clogs.md and the report have it from here.
@@ -31,6 +32,7 @@ KINDS: Mapping[str, str] = {
     CONTROLLER_DEAD: "a component died",
     NOT_ACTING: "somebody could act and does not",
     LIVELOCK: "the same workloads take turns in failing",
+    STILL_RUNNING: "what runs has not ended yet, and the rest waits for it; said of a wait whose time is up, never of a clog",
     UNKNOWN: "nothing moves, and the state does not say why",
 }
 

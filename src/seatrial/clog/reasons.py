@@ -21,6 +21,7 @@ from seatrial.clog.diagnosis import (
     NOT_ACTING,
     QUOTA,
     QUOTA_EXHAUSTED,
+    STILL_RUNNING,
     UNKNOWN,
     Diagnosis,
     Edge,
@@ -59,8 +60,21 @@ def diagnose(
     reasons: tuple[Callable[[Scene], Diagnosis | None], ...] = (
         _dead, _too_large, _deadlock, _turns, _quota_exhausted, _head_of_line, _nobody_acts,
     )  # fmt: skip
+    return _first(scene, reasons)
+
+
+def unfinished(state: State, quiet_ns: int, releases: Sequence[int] = (), patient: bool = False) -> Diagnosis:
+    """Why work is left although time is up; unlike in a clog, some of it may still move. That the queue waits for its head is said
+    only if it had time to let others pass (`patient`): in the state of one moment somebody may just have made room."""
+    scene = Scene(state, quiet_ns, tuple(releases), state.dead, frozenset())
+    if not any(workload.runs or workload.starting for workload in state.workloads):
+        return diagnose(state, quiet_ns, releases, state.dead)
+    return _first(scene, (_dead, *((_head_of_line,) if patient else ()), _still_running))
+
+
+def _first(scene: Scene, reasons: Sequence[Callable[[Scene], Diagnosis | None]]) -> Diagnosis:
     found = next((diagnosis for reason in reasons if (diagnosis := reason(scene))), None) or _unknown(scene)
-    words = tuple(dict.fromkeys((*found.words, *dead, *state.troubles)))
+    words = tuple(dict.fromkeys((*found.words, *scene.dead, *scene.state.troubles)))
     return replace(found, words=words)
 
 
@@ -235,6 +249,46 @@ def _head_of_line(scene: Scene) -> Diagnosis | None:
         (head.name,),
         scene.names(behind),
         amounts={"wanted": declared(head), **({"left": left} if left is not None else {})},
+        words=said,
+    )
+
+
+def _still_running(scene: Scene) -> Diagnosis | None:
+    """Who runs and until when, who starts, who waits for room or its turn, and who can never run."""
+    state = scene.state
+    running = [workload for workload in state.workloads if workload.runs]
+    starting = [workload for workload in state.workloads if workload.starting and not workload.runs]
+    busy = {workload.number for workload in (*running, *starting)}
+    never = [workload for workload in state.workloads if workload.number in scene.too_large]
+    waiting = [w for w in state.workloads if w.number not in busy and w.number not in scene.too_large]
+    parts = []
+    if running:
+        last = max(workload.due for workload in running)
+        until = f", until {last / SECOND:.0f} s" if last > state.at else ""
+        parts.append(f"{listing(scene.names(running))} {'runs' if len(running) == 1 else 'run'}{until}.")
+    if starting:
+        parts.append(f"{listing(scene.names(starting))} {'starts' if len(starting) == 1 else 'start'}.")
+    if waiting:
+        first = next((workload for workload in waiting if not scene.fits_now(workload)), waiting[0])
+        parts.append(
+            f"{listing(scene.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'} needs room for "
+            f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each), and there is room for "
+            f"{scene.room[scene.board.shape(first.shape)]} now."
+        )
+    if never:
+        one = never[0]
+        parts.append(f"{one.name} can never run: {scene.too_large[one.number]}.")
+        if len(never) > 1:
+            parts.append(f"Neither can {listing(scene.names(never[1:]))}.")
+    said = _said([*waiting, *never])
+    return Diagnosis(
+        STILL_RUNNING,
+        " ".join(parts) + _words(said),
+        scene.names([*running, *starting]),
+        scene.names([*waiting, *never]),
+        scene.places([*running, *starting]),
+        {"free": scene.board.in_all(scene.board.free(), scene.board.open)},
+        can_finish=len(state.workloads) - len(never),
         words=said,
     )
 

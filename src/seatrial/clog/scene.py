@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
-from seatrial.clog.board import Board
+import numpy as np
+
+from seatrial.clog.board import Board, Mask
 from seatrial.clog.knots import added, missing, scaled
-from seatrial.clog.wording import amounts_of, only, quantities, some
-from seatrial.model.plan import Amounts
+from seatrial.clog.wording import NAMED, amounts_of, listing, only, quantities, some
+from seatrial.model.fit import obstacles
+from seatrial.model.plan import Amounts, NodeGroup
 from seatrial.model.state import State, WorkloadState
 
 # Who would have to act next on a workload, in the order of its life.
@@ -100,17 +104,46 @@ class Scene:
         if self.empty[shape]:
             return (
                 f"it needs {some(need, 'pod')} at once ({quantities(requests)} each) "
-                f"and the nodes have room for {self.empty[shape]} when empty"
+                f"and the nodes have room for {self.empty[shape]} when empty{self._kept_off(shape)}"
             )
         if not board.open.any():
             return "no node takes pods" if board.nodes else "there are no nodes"
         if not allowed.any():
-            return "labels or taints keep its pods off every node"
+            off = self._kept_off(shape)
+            return f"it may stand on no node{off or f', and none would have room for a pod ({quantities(requests)}) either'}"
         largest = self.largest(shape)
         short = lacking(largest, requests)
         if short:
-            return f"a pod asks for {quantities(only(requests, short))} and the largest node has {amounts_of(largest, short)}"
-        return f"no single node has all that a pod asks for ({quantities(requests)})"
+            where = f" that it may stand on ({self._groups(allowed)})" if not allowed[board.open].all() else ""
+            why = f"a pod asks for {quantities(only(requests, short))} and the largest node{where} has {amounts_of(largest, short)}"
+        else:
+            single = "no single node" if allowed[board.open].all() else "no single node that it may stand on"
+            why = f"{single} has all that a pod asks for ({quantities(requests)})"
+        return why + self._kept_off(shape)
+
+    def _kept_off(self, shape: int) -> str:
+        """Groups of nodes that would have room for a pod, and why it may not stand there."""
+        board, wanted = self.board, self.board.shapes[shape]
+        has_room = board.fitting(board.capacity, shape) & board.open & ~board.allowed(shape)
+        kinds: dict[str, list[str]] = {}
+        for place in np.flatnonzero(has_room).tolist():
+            node = board.nodes[place]
+            if node.group not in kinds:
+                group = NodeGroup(node.group, 1, node.capacity, node.labels, node.taints)
+                kinds[node.group] = [self._has(node.capacity, wanted.requests), *obstacles(group, wanted)]
+        told = [
+            f"{name} would have room{has}, but {' and '.join(why)}"
+            for name, (has, *why) in islice(kinds.items(), NAMED)
+        ]
+        more = f"; so would {some(len(kinds) - NAMED, 'more group')}" if len(kinds) > NAMED else ""
+        return "".join(f"; {text}" for text in told) + more
+
+    def _has(self, capacity: Amounts, requests: Amounts) -> str:
+        asked = {name: capacity.get(name, 0) for name in requests}
+        return f" ({quantities(asked)})" if asked else ""
+
+    def _groups(self, nodes: Mask) -> str:
+        return listing(list(dict.fromkeys(self.board.nodes[place].group for place in np.flatnonzero(nodes).tolist())))
 
     def largest(self, shape: int) -> dict[str, int]:
         """Of each resource that the shape asks for, the most that one node has."""

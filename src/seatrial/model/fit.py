@@ -19,6 +19,21 @@ def admits(group: NodeGroup, shape: PodShape) -> bool:
     )
 
 
+def obstacles(group: NodeGroup, shape: PodShape) -> list[str]:
+    """What keeps the pod off such nodes whatever its size, and what to change; empty if nothing does."""
+    found = []
+    wanted = {**{key: (value,) for key, value in shape.selector.items()}, **dict(shape.affinity)}
+    for key, values in wanted.items():
+        if group.labels.get(key) not in values:
+            has = f"has {key}={group.labels[key]}" if key in group.labels else f"has no label {key}"
+            selects = " or ".join(f"{key}={value}" for value in values)
+            found.append(f"{has}, and the pod selects {selects} (change its selector or the label)")
+    for taint in group.taints:
+        if taint.effect != "PreferNoSchedule" and not any(t.tolerates(taint) for t in shape.tolerations):
+            found.append(f'has a taint that the pod does not tolerate (add "{taint}" to its tolerations)')
+    return found
+
+
 def lacking(capacity: Amounts, requests: Amounts) -> list[str]:
     """Resources of which an empty node of this capacity has too little."""
     return [name for name, amount in requests.items() if amount > capacity.get(name, 0)]
@@ -32,7 +47,7 @@ def why_nowhere(groups: Iterable[NodeGroup], shape: PodShape) -> str | None:
             return None  # what those nodes have is known only there
         short = lacking(group.capacity, shape.requests)
         if not admits(group, shape):
-            reasons.append(f"{group.name}: labels or taints keep it off")
+            reasons.append(f"{group.name}: {' and '.join(obstacles(group, shape))}")
         elif short:
             reasons.append(f"{group.name}: too little {', '.join(short)}")
         elif not group.capacity.get("pods", 110):

@@ -38,6 +38,10 @@ class Taint:
     value: str = ""
     effect: str = "NoSchedule"  # NoSchedule, PreferNoSchedule or NoExecute
 
+    def __str__(self) -> str:
+        """As a scenario has it."""
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:

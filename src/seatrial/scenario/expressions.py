@@ -30,7 +30,7 @@ FIGURES: tuple[str, ...] = (
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
     "bound_per_s", "schedule_p50_s", "schedule_p99_s",
     "setup", "stack", "clog", "stalls", "stalled_s", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
-    "audit_partial", "audit_overtaken",
+    "audit_partial", "audit_head_of_line", "audit_overtaken",
     "requests", "rejected", "retried", "errors", "requests_per_s", "api_p50_s", "api_p95_s", "api_p99_s", "in_flight_max",
     "queued_max", "cpu_cores", "pod_start_p99_s", "heartbeat_gap_s",
 )  # fmt: skip

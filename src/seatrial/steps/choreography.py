@@ -50,6 +50,7 @@ class Ending:
     notes: list[Note] = field(default_factory=list)
     took: list[Took] = field(default_factory=list)  # every phase that began, in the order they ended
     clog: Clog | None = None
+    timed_out: Clog | None = None  # what stood where when the time of a wait was up
     stalls: list[Stall] = field(default_factory=list)  # those that did not end the trial
 
 
@@ -181,7 +182,10 @@ class _Run:
         except TimeoutError:
             after = format_duration(wait.timeout)
             why = f"after {after} {ledger.reached(stage, phases)} of {count} workloads were {wait.stage}"
+            if left := self._watchman.unfinished():
+                why += f": {left.diagnosis.kind}: {left.diagnosis.summary}"
             if not wait.go_on:
+                self.ending.timed_out = left
                 raise _Ended("timeout", f"{wait.name}: {why}") from None
         finally:
             del self._waits[done]

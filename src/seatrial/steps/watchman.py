@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.clog import Diagnosis, diagnose, knot
+from seatrial.clog import Diagnosis, diagnose, knot, unfinished
 from seatrial.clog.knots import missing
 from seatrial.model.interfaces import Cluster
 from seatrial.model.plan import NodeGroup, Trial
@@ -104,6 +104,14 @@ class Watchman:
         finally:
             self._waits -= 1
 
+    def unfinished(self) -> Clog | None:
+        """Why work is left at this moment, for a wait whose time is up; None if none is."""
+        now, ledger, state = self._cluster.now(), self._cluster.ledger, self._cluster.state()
+        if not state.workloads:
+            return None
+        quiet = now - max(ledger.touched, ledger.stirred, self._begun)
+        return Clog(now, unfinished(state, quiet, self._releases, quiet > self._release + ACTING), state)
+
     def leave(self) -> None:
         """The trial is over: so is the stall, unless it is what ended it."""
         self._end_stall(resolved=False)
@@ -116,18 +124,20 @@ class Watchman:
                 self._woken.clear()
                 continue
             clog = self._look(self._cluster.now())
-            if clog and not self._found(clog):
-                self._stall = None
-                return clog
-            if clog:
-                self._begin_again()
-            else:
+            if clog is None:
                 await self._sleep()
+                continue
+            self._stall = None  # it is the clog
+            if not self._found(clog):
+                return clog
+            self._begin_again()
 
     async def _sleep(self) -> None:
         """Until the next look, or something is recorded that brings it forward."""
         until = min(self._knot_at, self._silence_at, self._stall_at)
-        what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0) | (GOT_ON if self._stall else 0)
+        what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0)
+        if self._stall or NEVER in (self._silence_at, self._stall_at):
+            what |= GOT_ON
         self._cluster.ledger.listen(what, self._wake)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(until - self._cluster.now(), 0) / SECOND):
@@ -153,7 +163,8 @@ class Watchman:
         got_on = max(ledger.last, self._begun)
         if got_on != self._progress:
             self._progress = got_on
-            self._silence_at = min(self._silence_at, _look_time(moved + ACTING))
+            self._silence_at = 0 if self._silence_at == NEVER else self._silence_at
+            self._stall_at = 0 if self._stall_at == NEVER else self._stall_at
             if self._stall and got_on > self._stall.from_ns:
                 self._end_stall(resolved=True)
         return self._look_for_knots(now, moved) or self._look_at_silence(now, moved) or self._look_at_stall(now, got_on)
@@ -208,6 +219,7 @@ class Watchman:
             return None
         state = self._cluster.state()
         if not state.workloads:
+            self._stall_at = NEVER  # all are over: what the wait is for will not come
             return None
         if self._stall is None:
             cause = self._diagnosis(state)  # how long it lasts is not known yet

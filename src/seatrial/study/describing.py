@@ -55,6 +55,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "groups": {
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
+        "quota": _quota(trial, stack),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -71,11 +72,23 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,
+        "timed_out": None,
         "stalls": [],
         "audits": [],
         "wall_epoch_ns": 0,
         "run": {},
     }
+
+
+def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:
+    """What the stack's queue admits at most at the same time on the nodes that the trial begins with. Of nodes that are not ours we
+    do not know here what they have: only what settings say counts then."""
+    known = not any(group.existing for group in trial.setup.nodes) and not trial.target.cluster
+    groups = trial.setup.nodes if known else ()
+    names = {name for group in groups for name in group.capacity}
+    capacity = {name: sum(group.capacity.get(name, 0) * group.count for group in groups) for name in names}
+    quota = stack.quota(trial.setup.settings, capacity)
+    return None if quota is None else dict(quota)
 
 
 def write_json(path: Path, value: Any) -> None:

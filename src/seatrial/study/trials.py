@@ -88,6 +88,8 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     record["files"] = inventory(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
+    if ending.timed_out:
+        _write_snapshot(directory / "snapshot-timeout.json.gz", ending.timed_out.state)
     record |= {
         "target": cluster.target(),
         "nodes": cluster.node_spans(),
@@ -96,6 +98,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "notes": to_json(ending.notes),
         "took": to_json(ending.took),
         "clog": ending.clog.as_json() if ending.clog else None,
+        "timed_out": ending.timed_out.as_json() if ending.timed_out else None,
         "stalls": to_json(ending.stalls),
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),

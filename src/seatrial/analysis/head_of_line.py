@@ -1,0 +1,154 @@
+"""Head-of-line blocking: the first of a queue did not fit, and what waited behind it would have.
+
+The first is the earliest submitted of its priority that was not admitted yet. A workload fits if what the admitted ones leave of
+the quota takes all of it, and if the nodes have room for it: for a gang as a whole, for other pods one by one. As soon as the queue
+lets somebody past the first, it does not block; so only times count in which it admitted nobody for a minute or longer. MCAD's
+back-off of 20 s is no blocking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from seatrial.analysis.standing import NEVER, Mask, Numbers, Standing
+from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, RELEASED, SUBMITTED
+from seatrial.model.units import MINUTE
+
+BLOCKED_NS = 1 * MINUTE
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """One head. `behind` are rows of workloads that would have fitted, and `lasted` how long each waited so, in ns."""
+
+    head: int
+    since: int
+    until: int
+    behind: Numbers
+    lasted: Numbers
+
+
+class Line:
+    """The workloads of a trial as they stood before its queue, a row for each."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        seen = standing.seen
+        workloads = seen.workloads
+        numbers = {name: place for place, name in enumerate(standing.phases)}
+        self.phase = workloads["phase"].replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
+        self.size = workloads["pods"].to_numpy().astype(np.int64)
+        self.submitted = workloads[SUBMITTED.name].to_numpy()
+        self.admitted = workloads[ADMITTED.name].fill_null(NEVER).to_numpy()
+        ends = [s.name for s in (RELEASED, COMPLETED, FAILED, DELETED) if s.name in workloads.columns]
+        over = pl.coalesce(*ends) if ends else pl.lit(None, dtype=pl.Int64)
+        self.over = workloads.select(over.fill_null(NEVER).alias("over"))["over"].to_numpy()
+        self.left = np.minimum(self.admitted, self.over)  # the line, by being admitted or deleted
+        self.priority = np.array([int(phase.get("priority", 0)) for phase in standing.details], dtype=np.int64)[
+            self.phase
+        ]
+        self.end = seen.end_ns
+
+    def blockings(self) -> list[Blocking]:
+        """All heads that blocked somebody, those that blocked most first."""
+        heads = [pair for level in np.unique(self.priority).tolist() for pair in self._heads(level)]
+        if not heads:
+            return []
+        self._work_out_when_what_fits()
+        found = [one for head, since, until in heads if (one := self._behind(head, since, until))]
+        return sorted(found, key=lambda one: (-len(one.behind), one.since))
+
+    def _heads(self, level: int) -> list[tuple[int, int, int]]:
+        """Of this priority, those that were first for longer than a minute: from when to when."""
+        rows = np.flatnonzero((self.priority == level) & (self.phase >= 0))
+        rows = rows[np.argsort(self.submitted[rows], kind="stable")]
+        left = np.minimum(self.left[rows], self.end)
+        before = np.concatenate((np.zeros(1, dtype=np.int64), np.maximum.accumulate(left)))[: len(rows)]
+        since = np.maximum(before, self.submitted[rows])
+        long = np.flatnonzero(left - since > BLOCKED_NS)
+        return [(int(rows[n]), int(since[n]), int(left[n])) for n in long]
+
+    def _work_out_when_what_fits(self) -> None:
+        """Workloads of one phase and size fit at the same moments: a class. For each, between any two events whether it fits."""
+        standing, moments = self._standing, [self.submitted, self.admitted, self.over]
+        classes, self.kind = np.unique(np.stack((self.phase, self.size)), axis=1, return_inverse=True)
+        self.kind = self.kind.reshape(-1)
+        rooms = {place: standing.room(place) for place in set(classes[0].tolist()) if place >= 0}
+        at = np.unique(np.concatenate([*moments, *(room.at for room in rooms.values())]))
+        self._at = at[(at >= 0) & (at < self.end)]
+        left = self._left_of_the_quota()
+        fits = np.zeros((classes.shape[1], len(self._at)), dtype=bool)
+        for number, (place, size) in enumerate(classes.T.tolist()):
+            if place >= 0:
+                need = size if standing.details[place].get("gang") else min(size, 1)
+                fits[number] = rooms[place].when(self._at) >= need
+                for name, amount in self._declared(place).items():
+                    if name in left:
+                        fits[number] &= left[name] >= amount * size
+        self._fits = fits
+        self._lasts = np.diff(np.append(self._at, self.end))
+
+    def _left_of_the_quota(self) -> dict[str, Numbers]:
+        """Resource → what is left between any two events. A quota that is what the nodes have follows them."""
+        quota = self._standing.seen.trial.document.get("quota") or {}
+        left = {}
+        for name in quota:
+            asked = [int(self._declared(place).get(name, 0)) for place in range(len(self._standing.phases))]
+            amounts = np.array(asked, dtype=np.int64)[self.phase] * self.size
+            change = np.concatenate((amounts, -amounts))
+            at = np.concatenate((self.admitted, np.where(self.admitted == NEVER, NEVER, self.over)))
+            order = np.argsort(at, kind="stable")
+            used = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(change[order])))
+            left[name] = self._quota(name, int(quota[name])) - used[np.searchsorted(at[order], self._at, side="right")]
+        return left
+
+    def _quota(self, name: str, quota: int) -> Numbers:
+        at = np.zeros(len(self._at), dtype=np.int64)
+        for span in self._standing.spans:
+            amount = int((span.get("capacity") or {}).get(name, 0)) * int(span.get("count", 1))
+            until = NEVER if span.get("until_ns") is None else int(span["until_ns"])
+            at += np.where((self._at >= int(span.get("from_ns") or 0)) & (self._at < until), amount, 0)
+        return at if len(at) and quota == at[0] else np.full(len(at), quota, dtype=np.int64)
+
+    def _declared(self, place: int) -> dict[str, int]:
+        phase = self._standing.details[place]
+        told = phase.get("declares")
+        amounts = (phase.get("requests") or {}) if told is None else told
+        return {name: int(amount) for name, amount in amounts.items()}
+
+    def _behind(self, head: int, since: int, until: int) -> Blocking | None:
+        """Who would have fitted while it was first, did not fit, and nobody was let past it."""
+        level = self.priority[head]
+        later = (self.priority < level) | ((self.priority == level) & (self.submitted >= self.submitted[head]))
+        later[head] = False
+        let_go = np.unique(self.admitted[later & (self.admitted > since) & (self.admitted < until)])
+        edges = np.concatenate(([since], let_go, [until]))
+        lasted = np.zeros(len(later), dtype=np.int64)
+        for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            if end - begin > BLOCKED_NS:
+                lasted += self._blocked(head, later, begin, end)
+        behind = np.flatnonzero(lasted > BLOCKED_NS)
+        if not len(behind):
+            return None
+        behind = behind[np.argsort(-lasted[behind], kind="stable")]
+        return Blocking(head, since, until, behind, lasted[behind])
+
+    def _blocked(self, head: int, later: Mask, begin: int, end: int) -> Numbers:
+        """How long each of the later ones waited in this time, would have fitted, and the head would not."""
+        first, last = np.searchsorted(self._at, [begin, end], side="left").tolist()
+        part = slice(first, last)
+        lasted = np.zeros(len(later), dtype=np.int64)
+        stuck = ~self._fits[self.kind[head], part]
+        for kind in np.unique(self.kind[later]).tolist():
+            blocked = np.where(stuck & self._fits[kind, part], self._lasts[part], 0)
+            if blocked.sum() <= BLOCKED_NS:
+                continue
+            rows = np.flatnonzero(later & (self.kind == kind) & (self.submitted < end) & (self.left >= end))
+            to_come = np.append(np.cumsum(blocked[::-1])[::-1], 0)
+            lasted[rows] = to_come[
+                np.searchsorted(self._at[part], np.maximum(self.submitted[rows], begin), side="left")
+            ]
+        return lasted
