@@ -23,7 +23,9 @@ def test_a_pipe_gets_plain_text_and_only_results_on_stdout(seatrial: Seatrial, t
     assert ESCAPE not in done.stdout + done.stderr
     assert "kwok+mcad" in done.stdout
     lines = done.stdout.splitlines()
-    assert len([line for line in lines if re.match(r"\d{4}-.*kwok(\+mcad)?\s+3\s", line)]) == 2, "a row is a line"
+    assert len([line for line in lines if re.match(r"\d{4}-.*kwok(\+mcad)?\s+model\s+3\s", line)]) == 2, (
+        "a row is a line"
+    )
     files = [line for line in lines if line.startswith("out/")]
     assert {"out/times.csv", "out/pods.csv", "out/summary.csv", "out/general.png", "out/detailed.png"} <= set(files)
     assert lines[-1] == "out/report.html", "what to look at first is said last"
@@ -57,7 +59,7 @@ def _on_a_terminal(folder: Path, columns: int, arguments: Sequence[str] = QUICK,
 def test_a_terminal_of_80_columns_shows_the_table_unbroken(tmp_path: Path) -> None:
     shown = _on_a_terminal(tmp_path, 80)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    rows = [line for line in plain.replace("\r", "\n").split("\n") if re.match(r".*kwok(\+mcad)?\s+3\s", line)]
+    rows = [line for line in plain.replace("\r", "\n").split("\n") if re.match(r".*kwok(\+mcad)?\s+model\s+3\s", line)]
     assert len(rows) == 2
     assert max(map(len, rows)) <= 80
 
