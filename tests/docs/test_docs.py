@@ -18,6 +18,7 @@ from seatrial.cli.main import app
 from seatrial.model.settings import CONTROL_PLANE, Setting
 from seatrial.model.units import format_duration
 from seatrial.scenario import expand, read
+from seatrial.scenario.document import from_text
 from seatrial.study.directory import describe, make, write
 from seatrial.study.executing import run_all
 
@@ -181,7 +182,7 @@ def test_the_polars_example_works(
 
 
 def test_the_readmes_scenario_can_be_run(tmp_path: Path) -> None:
-    [example] = re.findall(r"^```yaml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    [example, patched] = re.findall(r"^```yaml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
     known = {name: stacks.find(name).settings for name in stacks.names()}
     trials = expand(
@@ -190,6 +191,7 @@ def test_the_readmes_scenario_can_be_run(tmp_path: Path) -> None:
     )  # fmt: skip
     assert len(example.splitlines()) == 10
     assert len(trials) == 12  # as the text below it says
+    assert len(from_text(patched, "patched.yaml").document["setups"]) == 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

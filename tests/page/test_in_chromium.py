@@ -49,6 +49,24 @@ def test_the_report_of_every_shipped_scenario_opens(scenario: str, studies: dict
         assert not page.evaluate(OVERLAPPING), "labels of a chart over each other"
 
 
+def test_the_use_of_gpus_is_in_sight_at_1280_pixels(tmp_path: Path, opened: Opened) -> None:
+    nodes = [
+        {"group": "gpu", "count": 2, "capacity": {"cpu": 32000, "nvidia.com/gpu": 8}, "from_ns": 0, "until_ns": None}
+    ]
+    asks = {"cpu": 1000, "nvidia.com/gpu": 8}
+    made = [
+        Made([plain(took=60_000, pods=4)] * 9, setup=f"a-long-name-of-a-set-up-{n}", number=3 * n + jobs, params={"jobs": jobs},
+             requests=asks, nodes=nodes, gang=True)
+        for n in range(2) for jobs in range(2)
+    ]  # fmt: skip
+    write_page(write_study(tmp_path / "out", made))
+    page = opened(tmp_path / "out", 1280, "light")
+    table = page.locator("#summary-table")
+    heading = table.get_by_role("columnheader", name="gpu used").bounding_box()
+    box = table.bounding_box()
+    assert heading["x"] + heading["width"] <= box["x"] + box["width"]
+
+
 def test_a_heading_sorts_by_click_and_by_keyboard(studies: dict[str, Path], opened: Opened) -> None:
     page = opened(studies["many-small-jobs"])
     table = page.locator("#summary-table")

@@ -41,7 +41,7 @@ def test_a_log_hears_of_a_long_trial_after_two_seconds_and_then_every_five() -> 
             progress.update("001-kwok-r0", submitted=tick, completed=tick, of=200, virtual_s=float(tick))
     lines = file.getvalue().splitlines()
     assert len(lines) == 3
-    assert lines[0] == "0 of 1 trials done after 2 s; 001-kwok-r0 20 of 200 completed at 20 s"
+    assert lines[0] == "0 of 1 trials done after 2 s; 001-kwok-r0 20 of 200 completed at 20 s; about 18 s left"
 
 
 def test_a_load_of_requests_is_told_by_its_requests() -> None:
@@ -53,7 +53,7 @@ def test_a_load_of_requests_is_told_by_its_requests() -> None:
         progress.ended("001-on-r0", "completed", {"submitted": 0, "completed": 0, "requests": 200000, "total_s": 60.0})
     assert file.getvalue().splitlines() == [
         "0 of 1 trials done after 3 s; 001-on-r0 12,345 requests at 2 s",
-        "[1/1] 001-on-r0: completed, 200,000 requests, total 60.0 s",
+        "[1/1] 001-on-r0: completed, 200,000 requests, total 60.0 s, ran for 3 s",
     ]
 
 
@@ -91,3 +91,32 @@ def test_a_finding_is_a_line_of_its_own() -> None:
     with progress:
         progress.say("pods of 'big' fit no node: fake: too little cpu")
     assert file.getvalue() == "pods of 'big' fit no node: fake: too little cpu\n"
+
+
+def test_what_a_trial_takes_and_what_is_left_follow_from_the_trials_that_ended() -> None:
+    progress, file, watch = log(4)
+    with progress:
+        for name in ("001-a-r1", "002-b-r1"):
+            progress.started(name)
+            watch.now += 30.0
+            progress.ended(name, "completed")
+        progress.started("003-a-r2")
+        watch.now += 15.0
+        progress.update("003-a-r2", 10, 5, 10, 4000.0)
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "[1/4] 001-a-r1: completed, ran for 30 s"
+    assert (
+        lines[-1]
+        == "2 of 4 trials done after 75 s; 003-a-r2 5 of 10 completed at 1 h 07 m; 30 s a trial, about 45 s left"
+    )
+    assert progress.standing == "2 of 4 trials ended after 75 s; 30 s a trial, about 45 s left"
+
+
+def test_before_anything_is_done_nothing_is_foretold() -> None:
+    progress, file, watch = log(2)
+    with progress:
+        progress.started("001-a-r1")
+        watch.now = 3.0
+        progress.update("001-a-r1", 100, 1, 100, 1.0)
+    assert "left" not in file.getvalue()
+    assert progress.standing == "0 of 2 trials ended after 3 s"

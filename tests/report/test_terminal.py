@@ -1,3 +1,4 @@
+import csv
 import re
 from io import StringIO
 from pathlib import Path
@@ -6,7 +7,10 @@ import pytest
 from rich.console import Console
 
 from seatrial.report.columns import decimals_for
+from seatrial.report.page.view import view_of
+from seatrial.report.page.writing import page
 from seatrial.report.terminal import summary_table
+from seatrial.report.writing import write_report
 from tests.analysis.making import Job, Made, plain, write_study
 
 
@@ -196,3 +200,39 @@ def test_a_row_says_whether_it_is_real_a_verified_model_or_another(tmp_path: Pat
     rows = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.startswith("2026-")}
     assert rows == {"kueue": "model", "fluence": "model?", "older": "model?", "there": "real"}
     assert "fluence: simulated by a model that was never held against the real stack, so it is not ranked" in text
+
+
+def gpus(out: Path, hours: int = 0) -> Path:
+    nodes = [
+        {"group": "gpu", "count": 2, "capacity": {"cpu": 32000, "nvidia.com/gpu": 8}, "from_ns": 0, "until_ns": None}
+    ]
+    took = hours * 3_600_000 + 180_000
+    job = plain(took=took)
+    return write_study(
+        out, [Made([job], requests={"cpu": 1000, "nvidia.com/gpu": 8}, nodes=nodes, end_ms=took + 10_000)]
+    )
+
+
+def test_utilisation_is_in_the_table_where_gpus_are_asked_for_and_only_there(tmp_path: Path) -> None:
+    for terminal in (False, True):
+        text = printed(gpus(tmp_path / f"gpus-{terminal}"), terminal=terminal)
+        row = next(line for line in text.splitlines() if "kwok" in line)
+        assert row.split()[-5:-3] == ["2%", "49%"], "cpu and gpu"
+    assert "gpu" not in printed(study(tmp_path / "none"))
+
+
+def test_a_narrow_terminal_leaves_out_columns_and_not_the_use_of_gpus(tmp_path: Path) -> None:
+    text = printed(gpus(tmp_path), width=66, terminal=True)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert max(map(len, lines)) <= 66
+    row = next(line for line in lines if "kwok" in line)
+    assert "49%" in row and "182.0" in row
+
+
+def test_times_over_an_hour_read_as_hours(tmp_path: Path) -> None:
+    out = gpus(tmp_path / "long", hours=12)
+    assert "12 h 03 m" in printed(out)
+    assert "12 h 03 m" in page(view_of(out))
+    write_report(out)
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert float(rows[0]["total_s"]) == pytest.approx(43382.03), "tables for programs stay in seconds"

@@ -149,6 +149,7 @@ def run(
     for line in result.never_began():
         words.print(line, soft_wrap=True, markup=False)
     if result.interrupted:
+        words.print(progress.standing, soft_wrap=True)
         words.print(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
         )

@@ -12,6 +12,7 @@ from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import StudyRecord, TrialRecord
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
 from seatrial.report.columns import Column, decimals_for, print_columns
+from seatrial.report.durations import clock, lasting
 from seatrial.report.printing import print_line
 
 SHOWN = 16  # lines of findings; trial.json has all
@@ -56,7 +57,7 @@ def findings(study: StudyRecord, rows: Sequence[fig.Figures]) -> list[str]:
 def since_first(at_ns: Any, row: fig.Figures, document: Mapping[str, Any]) -> str:
     """The same in words; nothing where it is not known."""
     at = fig.since_first_s(at_ns, row, document)
-    return "" if at is None else f" at {at:.1f} s"
+    return "" if at is None else f" at {lasting(at, decimals=1)}"
 
 
 def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> list[str]:
@@ -65,8 +66,7 @@ def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> l
     cells = []
     for row, mean in zip(rows, means, strict=True):
         deviation = row[f"{name}_std_s"]
-        spread = "" if deviation is None else f" {plus_minus} {deviation:.{decimals}f}"
-        cells.append("-" if mean is None else f"{mean:.{decimals}f}{spread}")
+        cells.append("-" if mean is None else clock(mean, decimals, deviation, plus_minus))
     return cells
 
 

@@ -20,9 +20,16 @@ def lasting(seconds: float, deviation: float | None = None, decimals: int | None
     return f"{seconds * factor:,.{decimals}f}{beside} {unit}"
 
 
-def clock(seconds: float, decimals: int) -> str:
+def clock(seconds: float, decimals: int, deviation: float | None = None, plus_minus: str = "±") -> str:
     """The same for a column of a table whose heading says that times are in seconds: only hours have their unit."""
-    return _hours(abs(seconds)) if abs(seconds) >= HOUR - 0.5 else f"{seconds:.{decimals}f}"
+    if abs(seconds) >= HOUR - 0.5:
+        return lasting(seconds, deviation).replace("±", plus_minus)
+    return f"{seconds:,.{decimals}f}{'' if deviation is None else f' {plus_minus} {deviation:,.{decimals}f}'}"
+
+
+def roughly(seconds: float) -> str:
+    """An estimate: `40 s`, `12 m`, `2 h 05 m`."""
+    return f"{seconds:.0f} s" if seconds < 90 else _hours(seconds)
 
 
 def _hours(seconds: float) -> str:

@@ -15,11 +15,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.report.durations import lasting, roughly
 from seatrial.report.printing import print_line, printable
 from seatrial.report.vanishing import Vanishing
 
 FIRST_STATUS_S = 2.0  # nobody needs to be told what takes less
 STATUS_EVERY_S = 5.0
+LEAST = 0.05  # of a trial: with less done nothing is foretold
 ROWS = 6  # running trials shown at a time
 
 
@@ -52,6 +54,7 @@ class Progress(Vanishing):
         self._clock = clock
         self._running: dict[str, _Running] = {}
         self._ended = 0
+        self._spent = 0.0  # by the trials that ended, in seconds
         self._began = clock()
         self._spoke = self._began - STATUS_EVERY_S + FIRST_STATUS_S
         super().__init__(self._console)
@@ -67,18 +70,21 @@ class Progress(Vanishing):
             self._status()
 
     def ended(self, trial: str, outcome: str, figures: Mapping[str, float | str | None] | None = None) -> None:
-        self._running.pop(trial, None)
+        running = self._running.pop(trial, None)
         self._ended += 1
+        seconds = self._clock() - running.since if running else 0.0
+        self._spent += seconds
+        took = f"ran for {roughly(seconds)}" if seconds >= FIRST_STATUS_S else ""
         well = outcome == "completed" and (not figures or bool(figures.get("valid", True)))
         if not (self.live and well):
-            self._say(self._sentence(trial, outcome, figures or {}), "" if well else "yellow")
+            self._say(self._sentence(trial, outcome, figures or {}, took), "" if well else "yellow")
         self._spoke = self._clock()
 
     def say(self, text: str) -> None:
         """A line of its own, above whatever is live: a finding, a set-up that is skipped."""
         self._say(text, "")
 
-    def _sentence(self, name: str, outcome: str, figures: Mapping[str, float | str | None]) -> str:
+    def _sentence(self, name: str, outcome: str, figures: Mapping[str, float | str | None], took: str) -> str:
         parts = [outcome]
         if figures.get("submitted") is not None:
             of = figures.get("workloads", figures["submitted"])
@@ -87,9 +93,10 @@ class Progress(Vanishing):
         if isinstance(requests := figures.get("requests"), int | float):
             parts.append(f"{requests:,.0f} requests")
         if isinstance(total := figures.get("total_s"), int | float):
-            parts.append(f"total {total:.1f} s")
+            parts.append(f"total {lasting(total, decimals=1)}")
         if figures and not figures.get("valid", True):
             parts.append("not to be trusted")
+        parts += [took] if took else []
         place = f"{self._ended:{len(str(self._trials))}d}/{self._trials}"
         return f"[{place}] {name}: {', '.join(parts)}"
 
@@ -99,10 +106,29 @@ class Progress(Vanishing):
             return
         self._spoke = now
         running = list(self._running.items())
-        told = [f"{name} {t} at {t.virtual_s:.0f} s" for name, t in running[:2] if str(t)]
+        told = [f"{name} {t} at {roughly(t.virtual_s)}" for name, t in running[:2] if str(t)]
         more = len(running) - len(told)
         told += [f"{more} more" if told else f"{more} running"] if more else []
-        self._say(f"{self._ended} of {self._trials} trials done after {now - self._began:.0f} s; {', '.join(told)}", "")
+        told = [", ".join(told), *self._pace()]
+        self._say(
+            f"{self._ended} of {self._trials} trials done after {roughly(now - self._began)}; {'; '.join(told)}", ""
+        )
+
+    def _pace(self) -> list[str]:
+        """What a trial takes of the time that people wait, and what is left: by the trials that ended and, of those that run, the
+        share of workloads that completed. Nothing before a twentieth of a trial is done."""
+        elapsed = self._clock() - self._began
+        done = self._ended + sum(min(t.completed / t.of, 1.0) for t in self._running.values() if t.of)
+        told = [f"{roughly(self._spent / self._ended)} a trial"] if self._ended else []
+        if done < LEAST or done >= self._trials:
+            return told
+        return [", ".join([*told, f"about {roughly(elapsed / done * (self._trials - done))} left"])]
+
+    @property
+    def standing(self) -> str:
+        """How far it came, for one who interrupted it."""
+        elapsed = roughly(self._clock() - self._began)
+        return "; ".join([f"{self._ended} of {self._trials} trials ended after {elapsed}", *self._pace()])
 
     def _say(self, text: str, style: str) -> None:
         print_line(self._console, text, style)
@@ -113,11 +139,12 @@ class Progress(Vanishing):
         table.add_column(width=18)
         table.add_column(justify="right", no_wrap=True)
         table.expand = True
-        done = Text(f"{self._ended} of {self._trials} trials, {self._clock() - self._began:.0f} s")
+        pace = "".join(f", {one}" for one in self._pace())
+        done = Text(f"{self._ended} of {self._trials} trials, {roughly(self._clock() - self._began)}{pace}")
         table.add_row(Text("all", style="bold"), ProgressBar(max(self._trials, 1), self._ended), done)
         running = list(self._running.items())
         for name, trial in running[:ROWS]:
-            state = Text(f"{trial}, at {trial.virtual_s:.0f} s" if str(trial) else "starts")
+            state = Text(f"{trial}, at {roughly(trial.virtual_s)}" if str(trial) else "starts")
             table.add_row(printable(name), ProgressBar(max(trial.of, 1), trial.completed), state)
         rest = len(running) - ROWS
         return Group(table, Text(f"and {rest} more")) if rest > 0 else table

@@ -25,11 +25,13 @@ from seatrial.analysis.tables import size_table, summary_rows
 from seatrial.report.answers import answers, with_answers
 from seatrial.report.columns import Column, decimals_for, print_columns, width
 from seatrial.report.details import print_findings, print_sizes, since_first
+from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_HELD, Group, Spread, grouped
 from seatrial.report.load import print_load
 from seatrial.report.printing import print_line
 
 NOTES_SHOWN = 8
+LEAST = ("created\n/s", "\np50", "cpu\nused", "dispatched\n/s", "\np95")  # first left out on a narrow terminal
 SUMMARISED = {"total_s", "creation_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s"}
 AS = {REAL: "real", VERIFIED: "model", UNVERIFIED: "model?"}
 
@@ -48,7 +50,7 @@ def summary_table(out: Path, console: Console) -> None:
     columns = _columns(study, groups, plus_minus)
     dates = sorted(set(columns[0].cells))
     date_above = len(dates) == 1 and console.is_terminal and width(console, columns, 1) > console.width
-    shown = columns[1:] if date_above else columns
+    shown = _fitting(console, columns[1:] if date_above else columns)
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
     if study.unfinished:
         print_line(console, study.unfinished, "yellow")
@@ -78,6 +80,16 @@ def _print_answer(console: Console, study: StudyRecord, groups: Sequence[Group])
     print_line(console, "")
 
 
+def _fitting(console: Console, columns: Sequence[Column]) -> list[Column]:
+    """On a narrow terminal without what can best be missed there; summary.csv has it."""
+    shown = list(columns)
+    for heading in LEAST:
+        if not console.is_terminal or width(console, shown, 1) <= console.width:
+            break
+        shown = [column for column in shown if column.heading != heading]
+    return shown
+
+
 def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> list[Column]:
     dates = {trial.name: _date(trial) for trial in study.trials}
     columns = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
@@ -93,8 +105,12 @@ def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> li
     columns.append(Column("\ndone", [f"{group.completed} of {len(group.rows)}" for group in groups]))
     columns.append(Column("created\n/s", _means([group.over_repeats("creation_per_s") for group in groups])))
     columns.append(Column("dispatched\n/s", _means([group.over_repeats("dispatch_per_s") for group in groups])))
+    for name, heading in (("cpu_util", "cpu\nused"), ("gpu_util", "gpu\nused")):
+        used = [group.over_repeats(name) for group in groups]
+        if any(of is not None and of.mean for of in (group.over_repeats("gpu_util") for group in groups)):
+            columns.append(Column(heading, ["-" if of is None else f"{of.mean:.0%}" for of in used]))
     for percent in (50, 95, 99):
-        columns.append(Column(f"\np{percent}", _means([group.if_all_completed(f"p{percent}_s") for group in groups])))
+        columns.append(Column(f"\np{percent}", _times([group.if_all_completed(f"p{percent}_s") for group in groups])))
     return columns
 
 
@@ -103,15 +119,19 @@ def _totals(groups: Sequence[Group], plus_minus: str) -> list[str]:
     decimals = decimals_for([total.mean for total in totals if total])
     cells: list[str] = []
     for group, total in zip(groups, totals, strict=True):
-        mean = "-" if total is None else f"{total.mean:.{decimals}f}"
-        deviation = f" {plus_minus} {total.deviation:.{decimals}f}" if total and total.deviation is not None else ""
-        cells.append(f"{'! ' if group.doubtful else ''}{mean}{deviation}")
+        shown = "-" if total is None else clock(total.mean, decimals, total.deviation, plus_minus)
+        cells.append(f"{'! ' if group.doubtful else ''}{shown}")
     return cells
 
 
 def _means(figures: Sequence[Spread | None]) -> list[str]:
     decimals = decimals_for([figure.mean for figure in figures if figure])
     return ["-" if figure is None else f"{figure.mean:.{decimals}f}" for figure in figures]
+
+
+def _times(figures: Sequence[Spread | None]) -> list[str]:
+    decimals = decimals_for([figure.mean for figure in figures if figure])
+    return ["-" if figure is None else clock(figure.mean, decimals) for figure in figures]
 
 
 def _date(trial: TrialRecord) -> str:

@@ -293,7 +293,11 @@ def _trust(view: View) -> Html:
         verdict = ("bad", "In part: ", f"{missing}. What ran to its end vouches for itself: {_sources(view)}")
     elif not bad and guessed:
         say = "Not verified: " if len(guessed) == len(view.setups) else "In part: "
-        verdict = ("bad", say, f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view)}")
+        verdict = (
+            "bad",
+            say,
+            f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view).capitalize()}",
+        )
     elif not bad and view.study.on == "sim":
         verdict = ("model", "Yes, as far as models go that were held against the real stacks: ", _sources(view))
     elif not bad:

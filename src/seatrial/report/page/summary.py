@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seatrial.analysis import figures as fig
+from seatrial.model.doubts import TIMES, kind_of
 from seatrial.report.columns import decimals_for
+from seatrial.report.durations import clock
 from seatrial.report.grouping import Group, Spread
 from seatrial.report.page.answer import TOTAL
 from seatrial.report.page.markup import Cell, Head, Html, badge, table, tag
@@ -14,6 +16,8 @@ from seatrial.report.page.view import Section, View, as_number, plural
 TRIALS_SHOWN = 300
 
 _FIGURES = (
+    ("cpu_util", "cpu used", "share of the nodes' cores that running containers had requested", False),
+    ("gpu_util", "gpu used", "the same for GPUs", False),
     ("creation_per_s", "created /s", "workloads per second that the server showed", False),
     (
         "dispatch_per_s",
@@ -24,8 +28,8 @@ _FIGURES = (
     ("p50_s", "p50 s", "half of the workloads took at most so long from submitted to completed", True),
     ("p95_s", "p95 s", "95 of 100 workloads took at most so long from submitted to completed", True),
     ("p99_s", "p99 s", "99 of 100 workloads took at most so long from submitted to completed", True),
-    ("cpu_util", "cpu used", "share of the nodes' cores that running containers had requested", False),
-    ("gpu_util", "gpu used", "the same for GPUs", False),
+    ("bound_per_s", "bound /s", "pods per second that were bound to a node", False),
+    ("schedule_p99_s", "scheduling p99 s", "99 of 100 pods took at most so long from created to bound", False),
     ("held_idle_s", "held idle, core-s", "core-seconds that gangs held before all their pods ran", False),
     ("requests", "requests", "requests that the load sent", False),
     ("rejected", "rejected", "of these, answered with 429: too many requests", False),
@@ -65,7 +69,7 @@ def summary(view: View) -> Section | None:
         if any(spread is not None and spread.mean for spread in spreads):
             heads.append(Head(heading, about=about))
             whole = figure in fig.WHOLE
-            columns.append(_shares(spreads) if figure.endswith("_util") else _means(spreads, whole))
+            columns.append(_shares(spreads) if figure.endswith("_util") else _means(spreads, whole, kind_of(figure)))
     caption = "Figures of every set-up. A heading sorts by its column."
     body = table(heads, list(zip(*columns, strict=True)), caption, "summary-table")
     return Section("summary", "Summary", "The figures", Html(body + _notes(view) + _every_trial(view)))
@@ -101,7 +105,7 @@ def _trial(row: fig.Figures) -> list[Cell]:
         Cell(str(row["outcome"]), kind="" if row["outcome"] == "completed" else "bad"),
         _whole(int(row["completed"] or 0)),
         _whole(int(row["workloads"] or 0)),
-        *(Cell("–" if not isinstance(at, int | float) else f"{at:,.2f}", _float(at)) for at in times),
+        *(Cell("–" if not isinstance(at, int | float) else clock(at, 2), _float(at)) for at in times),
         Cell("yes" if row["valid"] else "no", kind="" if row["valid"] else "bad"),
         Cell(str(row["clog"] or "")),
     ]
@@ -121,14 +125,17 @@ def _spreads(spreads: Sequence[Spread | None]) -> list[Cell]:
     decimals = decimals_for([spread.mean for spread in spreads if spread])
     cells = []
     for spread in spreads:
-        deviation = "" if spread is None or spread.deviation is None else f" ± {spread.deviation:.{decimals}f}"
-        cells.append(Cell("–") if spread is None else Cell(f"{spread.mean:,.{decimals}f}{deviation}", spread.mean))
+        cells.append(Cell("–") if spread is None else Cell(clock(spread.mean, decimals, spread.deviation), spread.mean))
     return cells
 
 
-def _means(spreads: Sequence[Spread | None], whole: bool = False) -> list[Cell]:
+def _means(spreads: Sequence[Spread | None], whole: bool, kind: str) -> list[Cell]:
     decimals = 0 if whole else decimals_for([spread.mean for spread in spreads if spread])
-    return [Cell("–") if spread is None else Cell(f"{spread.mean:,.{decimals}f}", spread.mean) for spread in spreads]
+    return [Cell("–") if spread is None else _figure(spread.mean, decimals, kind) for spread in spreads]
+
+
+def _figure(value: float, decimals: int, kind: str) -> Cell:
+    return Cell(clock(value, decimals) if kind == TIMES else f"{value:,.{decimals}f}", value)
 
 
 def _shares(spreads: Sequence[Spread | None]) -> list[Cell]:

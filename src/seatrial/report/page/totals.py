@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.report.durations import lasting
 from seatrial.report.grouping import Group
 from seatrial.report.page.markup import chart
-from seatrial.report.page.view import Section, View, as_number, in_words, plural, seconds
+from seatrial.report.page.view import Section, View, as_number, in_words, plural
 
 PANELS = 12
 
@@ -26,7 +27,7 @@ def totals(view: View) -> Section | None:
     shown = dict(list(panels.items())[:PANELS])
     data = {
         "x": {"label": name, "labels": labels},
-        "y": {"label": "total time, s"},
+        "y": {"label": "total time", "time": True},
         "panels": [
             {"title": title, "series": [_series(groups, setup, name, labels) for setup in view.setups]}
             for title, groups in shown.items()
@@ -64,8 +65,9 @@ def _point(group: Group, name: str, labels: list[str] | None) -> dict[str, Any] 
         "low": total.mean - deviation,
         "high": total.mean + deviation,
         "dots": dots if len(dots) > 1 else [],
-        "tip": f"{group.setup}\n{in_words(tuple(group.params.items()))}\n{seconds(total.mean)}"
-        + (f" ± {total.deviation:.2f} s, {len(dots)} repeats" if total.deviation is not None else ", one repeat"),
+        "tip": f"{group.setup}\n{in_words(tuple(group.params.items()))}\n"
+        + f"{lasting(total.mean, total.deviation, 2)}, "
+        + (f"{len(dots)} repeats" if total.deviation is not None else "one repeat"),
     }
 
 

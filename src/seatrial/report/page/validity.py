@@ -56,7 +56,7 @@ def again(view: View) -> Section:
     memory = run.get("memory_bytes")
     machine = {
         "started": run.get("started"),
-        "took": f"{run['wall_s']:,} s" if "wall_s" in run else None,
+        "took": lasting(run["wall_s"]) if "wall_s" in run else None,
         "state": run.get("state"),
         "system": run.get("system"),
         "cores": run.get("cores"),

@@ -38,6 +38,10 @@ function number(value, digits = 3) {
 function seconds(value) {
   const size = Math.abs(value);
   if (size > 0 && size < 0.995) return `${number(value * 1000)} ms`;
+  if (size >= 3599.5) {
+    const minutes = Math.round(size / 60);
+    return `${value < 0 ? '-' : ''}${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
+  }
   return size >= 1000 ? `${Math.round(value).toLocaleString('en')} s` : `${number(value)} s`;
 }
 function clock(value, step) {

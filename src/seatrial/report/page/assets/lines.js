@@ -9,7 +9,7 @@ function scaleOf(values, labels) {
 }
 
 function drawLines(plot, panel, x, y, names, hidden, plain) {
-  const width = plot.clientWidth, height = clamp(width * 0.5, 200, 360), left = 52, right = 18, top = panel.y ? 10 : 30, bottom = 40;
+  const width = plot.clientWidth, height = clamp(width * 0.5, 200, 360), left = y.time ? 64 : 52, right = 18, top = panel.y ? 10 : 30, bottom = 40;
   const series = panel.series.filter((one) => !hidden.has(one.name));
   const points = series.flatMap((one) => one.points);
   const picture = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': `${panel.y || y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
@@ -23,10 +23,10 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
   const most = Math.max(...(points.length ? points : all).flatMap((p) => [p.y, p.high ?? 0, ...(p.dots ?? [])]), 0);
   const reach = most > 0 ? most * 1.04 : 1;
   const px = (v) => left + scale.at(v) * (width - left - right), py = (v) => height - bottom - (v / reach) * (height - top - bottom);
-  const ticks = ticksOf(0, reach, height / 60);
+  const hours = y.time && reach >= 3600, ticks = (hours ? timeTicks : ticksOf)(0, reach, height / 60);
   for (const value of ticks.values) {
     picture.append(svg('line', { class: 'grid', x1: left, x2: width - right, y1: py(value), y2: py(value) }));
-    picture.append(svg('text', { x: left - 8, y: py(value) + 4, 'text-anchor': 'end' }, number(value, 6)));
+    picture.append(svg('text', { x: left - 8, y: py(value) + 4, 'text-anchor': 'end' }, hours ? clock(value, ticks.step) : number(value, 6)));
   }
   picture.append(svg('line', { class: 'axis', x1: left, x2: width - right, y1: py(0), y2: py(0) }));
   let last = -Infinity;
@@ -39,7 +39,7 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
     last = at + text.length * 3;
   }
   picture.append(svg('text', { x: (left + width - right) / 2, y: height - 5, 'text-anchor': 'middle' }, shorten(x.label, 60) + (scale.log ? ' (logarithmic)' : '')));
-  if (!panel.y) picture.append(svg('text', { x: left - 44, y: 12 }, y.label));  // above the topmost tick label; with panel.y the panel's title says it
+  if (!panel.y) picture.append(svg('text', { x: 8, y: 12 }, y.time && !hours ? `${y.label}, s` : y.label));  // above the topmost tick label; with panel.y the panel's title says it
   for (const one of series) {
     const place = one.place ?? Math.max(names.indexOf(one.name), 0), ink = colour(place), at = one.points;
     if (plain) {
