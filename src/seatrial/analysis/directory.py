@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import polars as pl
 
 from seatrial import __version__
@@ -28,6 +30,7 @@ RUNNING, CUT_OFF = "running", "interrupted"  # a trial that says it runs when we
 COMPLETE, KILLED = "complete", "killed"  # further states of a study
 DAMAGED = "damaged"  # the outcome of a trial that has lost files since it ended
 
+SMALL = 1 << 16  # bytes of submitted.jsonl, some 600 workloads
 _GIVE = "Give the directory that `seatrial run -o OUT` wrote, not one inside it."
 _DAMAGED = "It was damaged after the run; take it from a backup, or run again."
 
@@ -241,15 +244,34 @@ def read_submitted(directory: Path) -> Submitted:
     if not whole:
         return replace(NOTHING_SUBMITTED, note=note)
     try:
-        frame = pl.read_ndjson(whole, schema=_SUBMITTED_SCHEMA)
-    except pl.exceptions.PolarsError as error:
+        frame = _small(whole) if len(whole) <= SMALL else pl.read_ndjson(whole, schema=_SUBMITTED_SCHEMA)
+    except (pl.exceptions.PolarsError, msgspec.MsgspecError) as error:
         raise SetupProblem(
             f"{path} is damaged before its last line: {error}", "Take the damaged lines out, or leave this trial out."
         ) from error
-    frame = frame.sort("number", maintain_order=True)
-    frame = frame.filter(pl.col("number").ne_missing(pl.col("number").shift()))
+    if (np.diff(frame["number"].to_numpy()) <= 0).any():
+        frame = frame.sort("number", maintain_order=True)
+        frame = frame.filter(pl.col("number").ne_missing(pl.col("number").shift()))
     first = frame["at_ns"].min()
     return Submitted(frame, note, int(first) if isinstance(first, int) else 0)
+
+
+class _Line(msgspec.Struct):
+    workload: str
+    number: int
+    phase: str
+    pods: int
+    at_ns: int
+    refused: str | None = None
+    error_ns: int | None = None
+
+
+def _small(lines: bytes) -> pl.DataFrame:
+    """The same as `pl.read_ndjson`, which takes a millisecond to begin."""
+    read = msgspec.json.Decoder(_Line).decode_lines(lines)
+    return pl.DataFrame(
+        [pl.Series(name, [getattr(line, name) for line in read], dtype=kind) for name, kind in _SUBMITTED_SCHEMA.items()]
+    )
 
 
 def _whole_lines(path: Path) -> tuple[bytes, str]:

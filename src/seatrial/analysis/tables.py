@@ -17,7 +17,7 @@ import polars as pl
 from seatrial.analysis import figures as fig
 from seatrial.analysis.api_tables import write_api_tables
 from seatrial.analysis.directory import TRIAL, StudyRecord, TrialRecord, read_study
-from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecycle, order_of
+from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, Read, deltas, lifecycle, order_of
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
@@ -31,30 +31,58 @@ _POD_COLUMNS = {
 }  # fmt: skip
 
 
-def write_tables(out: Path) -> list[Path]:
+def write_tables(out: Path, read: Read = lifecycle) -> list[Path]:
     """Writes the tables of the study in `out` again from its trials; sizes.csv only where there is more than one size."""
     study = read_study(out)
     stages = order_of(study.trials)
     rows: list[fig.Figures] = []
     sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
-        times = files.enter_context(whole_file(out / TIMES))
-        pods = files.enter_context(whole_file(out / PODS))
+        times = files.enter_context(_rows(out / TIMES, times_columns(stages)))
+        pods = files.enter_context(_rows(out / PODS, pods_columns()))
         summary = files.enter_context(whole_file(out / SUMMARY))
-        times.write(_header(times_columns(stages)))
-        pods.write(_header(pods_columns()))
         for trial in study.trials:
-            seen = lifecycle(trial)
+            seen = read(trial)
             rows.append(fig.figures_of(seen))
             if trial.name in trusted:
                 sizes.add(seen)
             for part in times_parts(seen, stages):
-                part.write_csv(times, include_header=False, float_precision=DECIMALS)
+                times.add(part)
             for part in pods_parts(seen):
-                part.write_csv(pods, include_header=False, float_precision=DECIMALS)
+                pods.add(part)
         summary_frame(rows).write_csv(summary, float_precision=DECIMALS)
         written = _write_sizes(out / SIZES, sizes.rows())
     return [out / TIMES, out / PODS, out / SUMMARY, *written, *write_api_tables(out, study)]
+
+
+class _Rows:
+    """Rows of a CSV file, written many at a time: one call costs a millisecond, and a study may have a thousand tiny trials."""
+
+    def __init__(self, file: IO[bytes], columns: Sequence[str]) -> None:
+        self._file = file
+        self._parts: list[pl.DataFrame] = []
+        self._held = 0
+        file.write(_header(columns))
+
+    def add(self, part: pl.DataFrame) -> None:
+        self._parts.append(part)
+        self._held += part.height
+        if self._held >= _SLICE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._parts:
+            table = pl.concat(self._parts, rechunk=False)
+            table.write_csv(self._file, include_header=False, float_precision=DECIMALS)
+        self._parts, self._held = [], 0
+
+
+@contextmanager
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Rows]:
+    with whole_file(path) as file:
+        rows = _Rows(file, columns)
+        yield rows
+        rows.flush()
 
 
 def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:
