@@ -59,6 +59,7 @@ def test_a_study_that_is_written_is_refused_with_the_process_until_that_is_gone(
             assert not list(out.iterdir())
     finally:
         writer.kill()
+        writer.communicate()
 
 
 def test_a_second_run_onto_a_study_that_is_written_ends_with_a_line_and_the_first_is_whole(

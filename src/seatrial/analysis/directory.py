@@ -245,7 +245,7 @@ def read_submitted(directory: Path) -> Submitted:
         return replace(NOTHING_SUBMITTED, note=note)
     try:
         frame = _small(whole) if len(whole) <= SMALL else pl.read_ndjson(whole, schema=_SUBMITTED_SCHEMA)
-    except (pl.exceptions.PolarsError, msgspec.MsgspecError) as error:
+    except pl.exceptions.PolarsError as error:
         raise SetupProblem(
             f"{path} is damaged before its last line: {error}", "Take the damaged lines out, or leave this trial out."
         ) from error
@@ -267,10 +267,16 @@ class _Line(msgspec.Struct):
 
 
 def _small(lines: bytes) -> pl.DataFrame:
-    """The same as `pl.read_ndjson`, which takes a millisecond to begin."""
-    read = msgspec.json.Decoder(_Line).decode_lines(lines)
+    """The same as `pl.read_ndjson`, which takes a millisecond to begin; what msgspec is too strict for is left to it."""
+    try:
+        read = msgspec.json.Decoder(_Line).decode_lines(lines)
+    except msgspec.MsgspecError:
+        return pl.read_ndjson(lines, schema=_SUBMITTED_SCHEMA)
     return pl.DataFrame(
-        [pl.Series(name, [getattr(line, name) for line in read], dtype=kind) for name, kind in _SUBMITTED_SCHEMA.items()]
+        [
+            pl.Series(name, [getattr(line, name) for line in read], dtype=kind)
+            for name, kind in _SUBMITTED_SCHEMA.items()
+        ]
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ def inventory(directory: Path) -> dict[str, int]:
     found = {}
     for name in LOST:
         try:
-            found[name] = os.stat(f"{directory}/{name}").st_size
+            found[name] = (directory / name).stat().st_size
         except OSError:
             continue
     return found
