@@ -23,8 +23,8 @@ NODES = [{"group": "fake", "count": 4, "capacity": CAPACITY, "from_ns": 0, "unti
 class Job:
     """One workload: milliseconds at which it reached workload stages, and each pod its stages."""
 
-    at: Mapping[str, int]
-    pods: Sequence[Mapping[str, int]] = ()
+    at: Mapping[str, float]
+    pods: Sequence[Mapping[str, float]] = ()
     size: int | None = None  # pods it should have, where not all came
     phase: str = "short"
     name: str = ""
@@ -80,13 +80,13 @@ def _write_job(ledger: Ledger, index: int, job: Job) -> str:
     size = len(job.pods) if job.size is None else job.size
     number = ledger.workload(ledger.phase(job.phase), size)
     for stage, ms in job.at.items():
-        ledger.move(ms * MS, number, ledger.number[stage])
+        ledger.move(round(ms * MS), number, ledger.number[stage])
     for place, times in enumerate(job.pods):
         pod = ledger.pod(number, f"{job.phase}-{index}-{place}")
         node = job.nodes[place] if job.nodes else 0
         for stage, ms in times.items():
-            ledger.move_pod(ms * MS, pod, ledger.number[stage], node if stage == "scheduled" else -1)
-    at = job.at["submitted"] * MS
+            ledger.move_pod(round(ms * MS), pod, ledger.number[stage], node if stage == "scheduled" else -1)
+    at = round(job.at["submitted"] * MS)
     name = job.name or f"{job.phase}-{index}"
     line = {
         "workload": name, "number": number, "phase": job.phase, "index": index,

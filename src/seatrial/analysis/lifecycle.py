@@ -11,7 +11,7 @@ workloads all stages take 0.1 s, and a small trial 5 ms, where a join per stage 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,9 @@ from seatrial.record import merging
 from seatrial.record.segments import Part
 
 FIRST_RUNNING = "first_running"
+KEPT_PODS = 400_000  # pods and workloads in all that are kept in memory, some 100 MB
+LARGEST_KEPT = 4_000  # of one trial
+LEAST = 50  # an empty table takes memory too
 _NEVER = np.iinfo(np.int64).min
 _Times = npt.NDArray[np.int64]
 
@@ -72,8 +75,10 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
     submitted = _submitted(trial)
     part = _observed(trial)
     seen = _worst_first(part.observed, trial.errors_ns)
-    pods, pod_errors = _pods(part.pods, seen, trial)
-    workloads = submitted.frame.rename({"at_ns": SUBMITTED.name})
+    pods, pod_times, pod_errors = _pods(part.pods, seen, trial)
+    of_pods = part.pods["workload"].to_numpy()
+    workloads = submitted.frame.clone()
+    workloads.columns = [SUBMITTED.name if name == "at_ns" else name for name in workloads.columns]
     numbers = workloads["number"].to_numpy()
     room = int(numbers[-1]) + 1 if len(numbers) else 0
     sizes = np.zeros(room, dtype=np.int64)
@@ -87,13 +92,14 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
         if stage.of != "pod":
             times[stage.name], _, errors[stage.name] = _times(seen, number, room)
             continue
-        times[stage.name], first = _of_pods(pods, stage.name, sizes)
-        errors[stage.name] = _worst_of_pods(pods, pod_errors[stage.name], room)
+        times[stage.name], first = _of_pods(of_pods, pod_times, stage.name, sizes)
+        errors[stage.name] = _worst_of_pods(of_pods, pod_errors[stage.name], room)
         if stage.name == RUNNING.name:
             times[FIRST_RUNNING] = first
-    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()}).with_columns(
-        *_completed_by_running(trial), *_refused(trial)
-    )
+    workloads = _with_times(workloads, {name: at[numbers] for name, at in times.items()})
+    ends = [*_completed_by_running(trial), *(_refused(trial) if workloads["refused"].count() else ())]
+    if ends:
+        workloads = workloads.with_columns(*ends)
     notes = (f"{trial.name}: {submitted.note}",) if submitted.note else ()
     errors = {name: error[numbers] for name, error in errors.items()}
     step = trial.resolution_ns
@@ -102,6 +108,28 @@ def lifecycle(trial: TrialRecord) -> Lifecycle:
         pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
         errors = {name: error + step for name, error in errors.items()}
     return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
+
+
+Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads
+
+
+class Kept:
+    """Reads trials like `lifecycle`, and keeps small ones: a report with tables, pictures and a page asks for each several
+    times, and to read a tiny one takes 5 ms."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Lifecycle] = {}
+        self._room = KEPT_PODS
+
+    def __call__(self, trial: TrialRecord) -> Lifecycle:
+        seen = self._kept.get(trial.name)
+        if seen is None:
+            seen = lifecycle(trial)
+            size = seen.pods.height + seen.workloads.height + LEAST
+            if size <= min(self._room, LARGEST_KEPT):
+                self._room -= size
+                self._kept[trial.name] = seen
+        return seen
 
 
 def _submitted(trial: TrialRecord) -> Submitted:
@@ -159,8 +187,9 @@ def turnaround(workloads: pl.DataFrame) -> pl.Series:
 
 def _worst_first(observed: pl.DataFrame, errors: Sequence[int]) -> dict[str, _Times]:
     """The columns of the observations so ordered that of several about the same thing the best comes last."""
-    observed = observed.with_columns(merging.error_of(errors).alias("error"))
-    columns = {name: observed[name].to_numpy() for name in ("at_ns", "object", "stage", "node", "error")}
+    names = ("at_ns", "object", "stage", "node", "source", "detail")
+    columns = {name: observed[name].to_numpy() for name in names}
+    columns["error"] = merging.errors_of(columns.pop("source"), columns.pop("detail"), errors)
     order = np.lexsort((-columns["at_ns"], -columns["error"]))
     return {name: column[order] for name, column in columns.items()}
 
@@ -177,9 +206,11 @@ def _times(seen: dict[str, _Times], stage: int, room: int) -> tuple[_Times, _Tim
     return at, node, error
 
 
-def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> tuple[pl.DataFrame, dict[str, _Times]]:
-    """One row per pod: the time of each of its stages, and the node that the first stage with one names. And how far off each
-    time may be."""
+def _pods(
+    names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord
+) -> tuple[pl.DataFrame, dict[str, _Times], dict[str, _Times]]:
+    """One row per pod: the time of each of its stages, and the node that the first stage with one names. And the times as
+    arrays, and how far off each may be."""
     times: dict[str, _Times] = {}
     errors: dict[str, _Times] = {}
     node = np.full(names.height, -1)
@@ -187,9 +218,10 @@ def _pods(names: pl.DataFrame, seen: dict[str, _Times], trial: TrialRecord) -> t
         if stage.of == "pod":
             times[stage.name], where, errors[stage.name] = _times(seen, number, names.height)
             node = np.where(node < 0, where, node)
-    nodes = pl.when(pl.col("node") >= 0).then(pl.col("node")).cast(pl.Int32)
-    pods = names.select("pod", "workload", "name").with_columns(pl.Series("node", node)).with_columns(nodes)
-    return _with_times(pods, times), errors
+    pods = pl.DataFrame([names["pod"], names["workload"], names["name"], pl.Series("node", node.astype(np.int32))])
+    if (node < 0).any():
+        pods = pods.with_columns(pl.when(pl.col("node") >= 0).then(pl.col("node")))
+    return _with_times(pods, times), times, errors
 
 
 def _completed_by_running(trial: TrialRecord) -> list[pl.Expr]:
@@ -209,19 +241,19 @@ def _refused(trial: TrialRecord) -> list[pl.Expr]:
     return [pl.when(refused).then(pl.coalesce(FAILED.name, SUBMITTED.name)).otherwise(FAILED.name).alias(FAILED.name)]
 
 
-def _worst_of_pods(pods: pl.DataFrame, errors: _Times, room: int) -> _Times:
+def _worst_of_pods(workload: _Times, errors: _Times, room: int) -> _Times:
     worst = np.zeros(room, dtype=np.int64)
-    workload = pods["workload"].to_numpy()
     known = workload < room
     np.maximum.at(worst, workload[known], errors[known])
     return worst
 
 
-def _of_pods(pods: pl.DataFrame, stage: str, sizes: _Times) -> tuple[_Times, _Times]:
+def _of_pods(workload: _Times, times: dict[str, _Times], stage: str, sizes: _Times) -> tuple[_Times, _Times]:
     """When each workload reached a stage of its pods, and when its first pod did."""
-    kept = pl.col(LOST.name).is_null() if LOST.name in pods.columns else pl.lit(True)
-    reached = pods.filter(pl.col(stage).is_not_null() & kept & (pl.col("workload") < len(sizes)))
-    workload, at = reached["workload"].to_numpy(), reached[stage].to_numpy()
+    reached = (times[stage] != _NEVER) & (workload < len(sizes))
+    if LOST.name in times:
+        reached &= times[LOST.name] == _NEVER
+    workload, at = workload[reached], times[stage][reached]
     at = at[np.lexsort((at, workload))]
     counts = np.bincount(workload, minlength=len(sizes))
     starts = np.cumsum(counts) - counts
@@ -234,12 +266,15 @@ def _of_pods(pods: pl.DataFrame, stage: str, sizes: _Times) -> tuple[_Times, _Ti
 
 
 def _with_times(frame: pl.DataFrame, times: dict[str, _Times]) -> pl.DataFrame:
-    if not times:
-        return frame
-    columns = pl.col(list(times))
-    return frame.with_columns(pl.Series(name, at) for name, at in times.items()).with_columns(
-        pl.when(columns != _NEVER).then(columns)
-    )
+    """With a column for each, null where a stage was not reached. Expressions cost 0.2 ms each, so only where there is need."""
+    missing = {name: np.count_nonzero(at == _NEVER) for name, at in times.items()}
+    nothing = pl.Series([None], dtype=pl.Int64)
+    frame = frame.hstack([
+        pl.Series(name, at) if missing[name] < len(at) or not len(at) else nothing.new_from_index(0, len(at)).alias(name)
+        for name, at in times.items()
+    ])  # fmt: skip
+    mixed = [name for name, at in times.items() if 0 < missing[name] < len(at)]
+    return frame.with_columns(pl.when(pl.col(mixed) != _NEVER).then(pl.col(mixed))) if mixed else frame
 
 
 def _whole(value: object) -> int | None:

@@ -24,8 +24,13 @@ LOST = {
 
 def inventory(directory: Path) -> dict[str, int]:
     """Name → bytes of the files that the figures come from; for trial.json, once everything is sealed."""
-    paths = {name: directory / name for name in LOST}
-    return {name: path.stat().st_size for name, path in paths.items() if path.is_file()}
+    found = {}
+    for name in LOST:
+        try:
+            found[name] = (directory / name).stat().st_size
+        except OSError:
+            continue
+    return found
 
 
 def damage(directory: Path, document: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from seatrial.model.lifecycle import FINISHED, LOST, Stage
@@ -21,6 +23,7 @@ from seatrial.record.locks import is_locked
 from seatrial.record.segments import Part, read_segment, remove_segment, sealed, write_sealed, writers
 
 NO_ERROR_KNOWN = 2**62
+Numbers = npt.NDArray[np.int64]
 _IDENTITY = ["workload", "name", "uid", "nth"]
 _SCHEMA = pl.Schema({"at_ns": pl.Int64, "object": pl.Int32, "stage": pl.Int16, "source": pl.Int16, "node": pl.Int32,
                      "detail": pl.Int32})  # fmt: skip
@@ -58,6 +61,14 @@ def error_of(errors: Sequence[int]) -> pl.Expr:
     for source, error in enumerate(errors):
         bound = pl.when(pl.col("source") == source).then(pl.lit(error, dtype=pl.Int64)).otherwise(bound)
     return pl.when(pl.col("detail") > 0).then(pl.col("detail").cast(pl.Int64) * MILLISECOND).otherwise(bound)
+
+
+def errors_of(source: Numbers, detail: Numbers, errors: Sequence[int]) -> Numbers:
+    """The same for arrays."""
+    bounds = np.array([*errors, NO_ERROR_KNOWN], dtype=np.int64)
+    known = (source >= 0) & (source < len(errors))
+    bound = bounds[np.where(known, source, len(errors))]
+    return np.where(detail > 0, detail.astype(np.int64) * MILLISECOND, bound)
 
 
 def merge(parts: Sequence[Part], stages: Sequence[Stage], errors: Sequence[int]) -> Part:

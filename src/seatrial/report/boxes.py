@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.analysis.directory import StudyRecord
-from seatrial.analysis.lifecycle import lifecycle
+from seatrial.analysis.lifecycle import Read, lifecycle
 from seatrial.analysis.sizes import Seconds, by_size
 from seatrial.report.drawing import colour, head, marked, short
 
@@ -36,10 +36,10 @@ class Taken:
 BySetup = dict[str, Taken]
 
 
-def sizes_figure(study: StudyRecord) -> Any | None:
+def sizes_figure(study: StudyRecord, read: Read = lifecycle) -> Any | None:
     """None where all workloads are of one size."""
     planned = {size for trial in study.trusted for phase in trial.phases.values() for size in phase.get("pods") or ()}
-    sizes = _gathered(study) if len(planned) > 1 else {}
+    sizes = _gathered(study, read) if len(planned) > 1 else {}
     if len(sizes) < 2:
         return None
     from matplotlib.figure import Figure
@@ -102,11 +102,11 @@ def _draw(axis: Any, taken: Sequence[Taken | None], row: int) -> None:
             )  # fmt: skip
 
 
-def _gathered(study: StudyRecord) -> dict[int, BySetup]:
+def _gathered(study: StudyRecord, read: Read) -> dict[int, BySetup]:
     """Size → what each set-up's trials have of it, pooled; the smallest size first."""
     sizes: dict[int, BySetup] = {}
     for trial in study.trusted:
-        for size, (submitted, *both) in by_size(lifecycle(trial)).items():
+        for size, (submitted, *both) in by_size(read(trial)).items():
             taken = sizes.setdefault(size, {}).setdefault(trial.setup, Taken())
             taken.submitted += submitted
             for values, more in zip(taken.of, both, strict=True):

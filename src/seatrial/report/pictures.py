@@ -18,7 +18,7 @@ import numpy as np
 
 from seatrial.analysis.directory import StudyRecord, read_study
 from seatrial.analysis.figures import as_text
-from seatrial.analysis.lifecycle import lifecycle
+from seatrial.analysis.lifecycle import Read, lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
 from seatrial.record.layout import FORMATS
@@ -26,7 +26,7 @@ from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.load_picture import load_figure
-from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
+from seatrial.report.step_times import KINDS, WHOLE, Counts, Seconds, Step, StepTimes, edges_of, step_times
 
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
 BINS = 24
@@ -35,9 +35,9 @@ _ROUND = tuple(step * 10**power for power in range(9) for step in (1, 2, 5))
 _WIDTH, _ROW, _HEAD, _FOOT = 11.0, 1.45, 1.4, 0.65  # inches
 
 
-def write_pictures(out: Path, kind: str = "png") -> list[Path]:
+def write_pictures(out: Path, kind: str = "png", read: Read = lifecycle) -> list[Path]:
     """Writes the pictures of the study in `out`; those there is nothing to show in are left out."""
-    written = write_steps(out, kind)
+    written = write_steps(out, kind, read=read)
     study = read_study(out)
     with our_style():
         totals = _totals_figure(study, grouped(summary_rows(out)))
@@ -46,7 +46,7 @@ def write_pictures(out: Path, kind: str = "png") -> list[Path]:
         load = load_figure(study)
         if load is not None:
             written.append(save(load, out / f"api.{kind}"))
-        sizes = sizes_figure(study)
+        sizes = sizes_figure(study, read)
         if sizes is not None:
             written.append(save(sizes, out / f"sizes.{kind}"))
     return written

@@ -6,7 +6,7 @@ the stacks have. Trials of one set-up are pooled; one that is not to be trusted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.analysis.directory import StudyRecord, TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle, deltas, lifecycle, order_of
+from seatrial.analysis.lifecycle import Lifecycle, Read, deltas, lifecycle, order_of
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
 
 Seconds = npt.NDArray[np.float64]
@@ -54,9 +54,6 @@ class StepTimes:
     trials: int
     workloads: int
     left_out: int  # trials that are not to be trusted
-
-
-Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads
 
 
 def step_times(study: StudyRecord, read: Read = lifecycle) -> dict[str, StepTimes]:

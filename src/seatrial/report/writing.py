@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.analysis.lifecycle import Kept
 from seatrial.analysis.tables import write_tables
 from seatrial.report.page import write_page
 from seatrial.report.pictures import write_pictures
@@ -15,4 +16,5 @@ def write_report(out: Path, pictures: str = "png") -> list[Path]:
     A study cut off by a crash is reported as far as it went; `read_study(out).notes` says what is missing, and
     `summary_table` prints it.
     """
-    return [*write_tables(out), *write_pictures(out, pictures), write_page(out)]
+    read = Kept()
+    return [*write_tables(out, read), *write_pictures(out, pictures, read), write_page(out, read=read)]

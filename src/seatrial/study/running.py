@@ -25,6 +25,7 @@ from seatrial.study.trials import Outcome
 
 # Below this many workloads in all a pool costs more than it saves: a worker needs 0.6 s to import what it needs.
 WORTH_A_POOL = 20_000
+PER_TRIAL = 200  # a trial costs about as much as so many workloads, however small it is
 
 
 @dataclass
@@ -279,6 +280,7 @@ def _write_report(out: Path, result: StudyResult, reporting: Callable[[str], Non
 def _jobs(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
-    work = sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
+    work = PER_TRIAL * len(trials)
+    work += sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.submits())
     work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.requests())
     return usable_cores() if work >= WORTH_A_POOL else 1

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
+from seatrial.analysis.directory import TrialRecord
 from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
@@ -110,12 +111,9 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
             "wall_s": round(time.time() - started, 3),
         },
     }
-    if ending.outcome != "interrupted":
-        from seatrial.analysis.audits import audits
-
-        record["audits"] = audits(directory, record)
+    outcome = _judged(trial, TrialRecord(directory, record), record)
     write_json(directory / "trial.json", record)
-    return dataclasses.replace(_judged(trial, directory, record), set_up=set_up)
+    return dataclasses.replace(outcome, set_up=set_up)
 
 
 def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> Cluster:
@@ -199,23 +197,26 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
 
 
-def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
-    """Interrupted, nothing is judged: the user wants to be gone."""
-    from seatrial.analysis.directory import read_trial
-    from seatrial.analysis.figures import asked_of, figures
-
-    interrupted = record["outcome"] == "interrupted"
-    values = {} if interrupted else figures(directory)
+def _judged(trial: Trial, seen: TrialRecord, record: dict[str, Any]) -> Outcome:
+    """Audits, figures and expectations, into `record`. Interrupted, nothing is judged: the user wants to be gone."""
+    values: dict[str, Any] = {}
     judged = []
-    for expectation in () if interrupted else trial.expect:
-        expression = Expression.parse(expectation.text)
-        if expression.references:
-            continue  # about other trials as well: judged when all are there
-        asked = asked_of(read_trial(directory), expression.asked)
-        wrong = judge(expectation, {**trial.params, **values, **asked})
-        judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
+    if record["outcome"] != "interrupted":
+        from seatrial.analysis.audits import audits_of
+        from seatrial.analysis.figures import asked_of, figures_of
+        from seatrial.analysis.lifecycle import lifecycle
+
+        lived = lifecycle(seen)
+        record["audits"] = audits_of(lived)
+        values = figures_of(lived)
+        for expectation in trial.expect:
+            expression = Expression.parse(expectation.text)
+            if expression.references:
+                continue  # about other trials as well: judged when all are there
+            asked = asked_of(seen, expression.asked, lived)
+            wrong = judge(expectation, {**trial.params, **values, **asked})
+            judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
-    write_json(directory / "trial.json", record)
     return Outcome(
         trial.name,
         record["outcome"],

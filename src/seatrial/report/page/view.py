@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from seatrial.analysis import figures as fig
 from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.gates import Verdict, judge_study
-from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.analysis.lifecycle import Kept, Lifecycle, Read
 from seatrial.analysis.tables import summary_rows
 from seatrial.report.answers import Answer, answers, with_answers
 from seatrial.report.durations import lasting
@@ -23,7 +23,6 @@ from seatrial.report.grouping import Group, grouped
 from seatrial.report.page.markup import Html
 
 LONGEST = 60  # of a name in a sentence; tables have the whole
-KEPT = 2_000  # pods; a hundred such trials take some 50 MB
 Combination = tuple[tuple[str, str], ...]  # the params that vary, with their values as text
 
 
@@ -43,19 +42,11 @@ class View:
 
     study: StudyRecord
     rows: Sequence[fig.Figures]
-
-    @cached_property
-    def _kept(self) -> dict[str, Lifecycle]:
-        return {}
+    read: Read = field(default_factory=Kept)
 
     def seen(self, trial: TrialRecord) -> Lifecycle:
-        """What the trial's workloads went through. Several sections ask; small trials are read once, large ones are not kept."""
-        if trial.name in self._kept:
-            return self._kept[trial.name]
-        seen = lifecycle(trial)
-        if seen.pods.height <= KEPT:
-            self._kept[trial.name] = seen
-        return seen
+        """What the trial's workloads went through. Several sections ask."""
+        return self.read(trial)
 
     @cached_property
     def gates(self) -> dict[str, list[Verdict]]:
@@ -129,9 +120,9 @@ class View:
         return found
 
 
-def view_of(out: Path) -> View:
+def view_of(out: Path, read: Read | None = None) -> View:
     study = read_study(out)
-    return View(study, with_answers(study, summary_rows(out)))
+    return View(study, with_answers(study, summary_rows(out)), read or Kept())
 
 
 def combination(group: Group) -> Combination:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from seatrial.analysis.lifecycle import Read
 from seatrial.record.layout import REPORT
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
@@ -41,12 +42,12 @@ _SCRIPTS = ("base.js", "lines.js", "waterfall.js", "steps.js", "timeline.js", "c
 _LIGHT_OR_DARK = "Light or dark"
 
 
-def write_page(out: Path, more: Sequence[Section] = ()) -> Path:
+def write_page(out: Path, more: Sequence[Section] = (), read: Read | None = None) -> Path:
     """Writes report.html of the study in `out`; `more` comes behind the summary, such as a comparison with other studies."""
     path = out / REPORT
     part = path.with_name(path.name + ".part")
     try:
-        part.write_text(page(view_of(out), more), encoding="utf-8", errors="replace")
+        part.write_text(page(view_of(out, read), more), encoding="utf-8", errors="replace")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
