@@ -29,7 +29,7 @@ class Kwok:
         wait = delay.least
         if delay.most > wait:
             wait += int((delay.most - wait) * self._random.random())
-        self._kernel.at(self._kernel.now + wait, self._is_due, (pod, then))
+        self._kernel.after(wait, self._is_due, (pod, then))
 
     def _is_due(self, stage: tuple[Any, Do]) -> None:
         if self._idle:

@@ -113,8 +113,8 @@ class Scheduler:
             pass
 
     def _turn(self) -> bool:
-        """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop goes on at
-        once; else the cycle ends in an event of its own, or nobody waits."""
+        """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop goes
+        on at once; else the cycle ends in an event of its own, or nobody waits."""
         queue, nodes, kernel = self.queue, self._nodes, self._kernel
         self._current = pod = queue.pop()
         if pod < 0:
@@ -215,7 +215,7 @@ class Scheduler:
             self._bind(pod)
             return
         self._holding[pod] = held = cycle._replace(plugin=asked_by)
-        self._kernel.at(self._kernel.now + wait, self._time_out, held)
+        self._kernel.after(wait, self._time_out, held)
 
     def _time_out(self, held: _Cycle) -> None:
         if self._holding.get(held.pod) is held:
