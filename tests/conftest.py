@@ -13,8 +13,9 @@ from hypothesis import settings
 
 # What `make test` says depends on the commit alone; `make hunt` draws other cases than last time, ten times as many.
 settings.register_profile("same", derandomize=True)
-settings.register_profile("hunt", derandomize=False, max_examples=1000, print_blob=True)
+settings.register_profile("hunt", derandomize=False, print_blob=True)
 settings.load_profile("same")
+HUNTED = 10  # times as many, also for tests that say themselves how many they draw
 
 Seatrial = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "seatrial"]
@@ -29,6 +30,8 @@ SHARING = {"attached", "kube", "local", "submit"}
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
+    if config.getoption("--hypothesis-profile", None) == "hunt":
+        _draw_more(items)
     for item in items:
         place = item.path.relative_to(config.rootpath / "tests")
         folder = place.parts[0]
@@ -36,6 +39,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING else str(place)))
     items.sort(key=lambda item: [item.get_closest_marker(mark) is not None for mark in ("local", "slow")])
+
+
+def _draw_more(items: list[pytest.Item]) -> None:
+    """A test's own `max_examples` wins over the profile: so it is changed where hypothesis keeps it."""
+    tests = {id(test): test for item in items if hasattr(test := getattr(item, "obj", None), _SETTINGS)}
+    for test in tests.values():
+        own = getattr(test, _SETTINGS)
+        setattr(test, _SETTINGS, settings(own, max_examples=HUNTED * own.max_examples))
+
+
+_SETTINGS = "_hypothesis_internal_use_settings"
 
 
 @pytest.fixture(autouse=True, scope="session")

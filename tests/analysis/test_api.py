@@ -37,6 +37,7 @@ def trial(directory: Path, rows: list[dict[str, Any]], document: dict[str, Any] 
         "setup": "a",
         "repeat": 1,
         "outcome": "completed",
+        "validity": {"valid": True, "reasons": []},
         **(document or {}),
     }
     (directory / "trial.json").write_text(json.dumps(whole))

@@ -46,7 +46,7 @@ def test_a_trial_without_its_description_is_left_out_by_name(tmp_path: Path) -> 
     (out / "trials" / "002-kwok-r0" / "trial.json").unlink()
     study = read_study(out)
     assert [trial.name for trial in study.trials] == ["001-kwok-r0"]
-    assert study.notes == ("002-kwok-r0 is left out: it has no trial.json", "1 of 3 trials were not run")
+    assert study.notes == ("1 of 3 trials were not run", "002-kwok-r0 is left out: it has no trial.json")
 
 
 def test_a_line_that_the_crash_tore_is_among_the_notes(tmp_path: Path) -> None:

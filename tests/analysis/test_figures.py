@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.analysis.figures import figures, percentile
+from seatrial.analysis.directory import read_trial
+from seatrial.analysis.figures import asked_of, figures, percentile
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
 from tests.analysis.making import MS, NODES, Job, Made, plain, trial_json, write_trial
 
@@ -153,3 +154,42 @@ def test_the_clog_and_the_audits_are_figures(tmp_path: Path) -> None:
     fine = of(tmp_path / "fine", plain())
     assert (fine["clog"], fine["audit_misfit"]) == ("", 0)
     assert of(tmp_path / "cut", plain(), outcome="interrupted")["audit_misfit"] is None
+
+
+def bound_after(wait_ms: int, at_ms: int, phase: str = "short") -> Job:
+    pod = {
+        "pods_created": at_ms,
+        "scheduled": at_ms + wait_ms,
+        "running": at_ms + wait_ms + 5,
+        "finished": at_ms + 5000,
+    }
+    return Job({"submitted": at_ms, "created": at_ms, "completed": at_ms + 6000}, [pod], phase=phase)
+
+
+def test_scheduling_is_from_a_pods_creation_to_its_binding_and_its_rate_from_the_first_to_the_last_bound(
+    tmp_path: Path,
+) -> None:
+    row = of(tmp_path, *(bound_after(10 * (n + 1), 100 * n) for n in range(100)))
+    assert row["schedule_p50_s"] == pytest.approx(0.5)
+    assert row["schedule_p99_s"] == pytest.approx(0.99)
+    assert row["bound_per_s"] == pytest.approx(99 / ((99 * 100 + 1000 - 10) / 1000))
+
+
+def test_a_pod_that_was_never_bound_has_no_scheduling_latency_and_one_bound_pod_no_rate(tmp_path: Path) -> None:
+    waiting = Job({"submitted": 0, "created": 1}, [{"pods_created": 5}], size=1)
+    row = of(tmp_path, bound_after(20, 0), waiting, outcome="timeout")
+    assert row["schedule_p99_s"] == pytest.approx(0.02)
+    assert row["bound_per_s"] is None
+    assert of(tmp_path / "b", waiting, outcome="timeout")["schedule_p99_s"] is None
+
+
+def test_figures_of_a_phase_are_those_of_its_workloads_alone(tmp_path: Path) -> None:
+    jobs = [bound_after(10, 0, "dev"), bound_after(500, 20_000, "prod"), bound_after(700, 21_000, "prod")]
+    stuck = Job({"submitted": 30_000, "created": 30_001}, [], size=1, phase="dev")
+    trial = read_trial(write_trial(tmp_path, Made([*jobs, stuck], outcome="timeout")))
+    names = ("completed", "submitted", "p99_s", "total_s", "schedule_p99_s", "bound_per_s")
+    found = asked_of(trial, [f"{name}(phase={phase})" for phase in ("dev", "prod", "none") for name in names])
+    of_prod = [found[f"{name}(phase=prod)"] for name in names]
+    assert of_prod == pytest.approx([2, 2, 6.0, 7.0, 0.7, 1 / 1.2])
+    assert [found[f"{name}(phase=dev)"] for name in names] == pytest.approx([1, 2, 6.0, None, 0.01, None])
+    assert [found[f"{name}(phase=none)"] for name in names] == [0, 0, None, None, None, None]

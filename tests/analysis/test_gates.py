@@ -122,7 +122,7 @@ def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:
     out = study(tmp_path / "out", made, expect=[{"text": "completed == submitted", "place": "s.yaml:1:1"}])
     assert "005-kwok-r5 was interrupted" in gates(out)[0].explanation
     assert [v.line for v in judge(out) if v.state == "fails" and not v.place] == [
-        "005-kwok-r5: interrupted: it was cut off"
+        "005-kwok-r5: interrupted: it was cut off before it could be judged"
     ]
     for file in (out / "trials" / "005-kwok-r5").iterdir():
         file.unlink()
@@ -156,3 +156,21 @@ def test_each_choice_of_params_is_judged_by_itself_and_params_are_numbers(
     made = [*trials(*FAST, params={"jobs": 3}), *trials(*SLOW, params={"jobs": 6}, first=6)]
     out = study(tmp_path / "out", made, expect=[{"text": "p50_s(kwok) < 13 and jobs < 10", "place": "s.yaml:1:1"}])
     assert {v.where: v.state for v in gates(out)}[cell] == state
+
+
+def test_a_gate_may_ask_for_one_phase_also_of_one_set_up_and_of_the_baseline(tmp_path: Path) -> None:
+    def made(ms: int) -> list[Made]:
+        jobs = [dataclasses.replace(plain(took=ms), phase="prod"), dataclasses.replace(plain(took=90_000), phase="dev")]
+        return [Made(jobs, end_ms=200_000)]
+
+    texts = (
+        "p99_s(phase=prod) < 20",
+        "p99_s(phase=dev) < 20",
+        "p99_s(kwok, phase=prod) < 20",
+        "p99_s(phase=prod) <= 1.1 * baseline",
+        "p99_s(phase=dev) <= 1.1 * baseline",
+    )
+    listed = [{"text": text, "place": "s.yaml:1:1"} for text in texts]
+    before = study(tmp_path / "before", made(5_000), expect=listed)
+    after = study(tmp_path / "after", made(10_000), expect=listed)
+    assert [verdict.state for verdict in gates(after, before)] == ["holds", "fails", "holds", "fails", "holds"]

@@ -200,3 +200,76 @@ def test_an_overlay_on_the_simulator_is_a_notice(seatrial: Seatrial, tmp_path: P
     wrong = GOOD.replace("duration: 1s", "duration: 1s, overlay: {metadata: {name: x}}")
     shutil.rmtree(tmp_path / "out")
     _refused(seatrial("run", _write(tmp_path, wrong), "-o", "out"), tmp_path, 2, "s.yaml:6:", "metadata.name")
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["-o", "afile/sub"], ["afile is a file", "-o"]),
+    (["-o", "n" * 300], ["File name too long", "-o"]),
+    (["-o", "dangling"], ["dangling is a link to nothing"]),
+    (["-o", "dangling/sub"], ["dangling is a link to nothing"]),
+    (["-o", "out", "--seed", "9223372036854775808"], ["--seed 9223372036854775808 is more than 9007199254740992"]),
+    (["-o", "out", "--junit", "no/gates.xml"], ["--junit no/gates.xml", "there is no directory no", "mkdir -p no"]),
+    (["-o", "out", "--summary", "no/gates.md"], ["--summary no/gates.md", "there is no directory no"]),
+    (["-o", "out", "--summary", "."], ["--summary . is a directory"]),
+    (["-o", "out", "--setup", "x" * 5000], ["--setup xxx", "no such set-up"]),
+])  # fmt: skip
+def test_what_cannot_be_written_or_is_too_large_is_said_before_the_run(
+    seatrial: Seatrial, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    (tmp_path / "afile").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    done = seatrial("run", _write(tmp_path, GOOD), *arguments)
+    _refused(done, tmp_path, 2, *words)
+    assert len(done.stderr) < 500
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["afile", "dangling", "s.yaml"]
+
+
+@pytest.mark.parametrize("change", [
+    ("${jobs}", "${" + "1 + " * 1250 + "jobs}"),
+    ("${jobs}", "${" + "1 + " * 1250 + "}"),
+    ("name: good", f"name: good\nexpect: [\"{'x' * 900} == 3\"]"),
+    ("name: good", f"name: good\nexpect: [\"completed == {'x' * 900}(\"]"),
+])  # fmt: skip
+def test_an_error_on_a_long_expression_is_short(seatrial: Seatrial, tmp_path: Path, change: tuple[str, str]) -> None:
+    done = seatrial("run", _write(tmp_path, GOOD.replace(*change)), "-o", "out")
+    _refused(done, tmp_path, 2, "s.yaml:", " … ")
+    assert len(done.stderr) < 400
+
+
+def test_compare_and_report_say_what_is_in_their_way(seatrial: Seatrial, tmp_path: Path) -> None:
+    assert seatrial("run", _write(tmp_path, GOOD), "-o", "out", "--repeat", "2").returncode == 0
+    done = seatrial("compare", "out", "out", "--markdown", "no/it.md")
+    assert (done.returncode, done.stdout) == (2, ""), "before anything is compared"
+    assert "there is no directory no" in done.stderr
+    done = seatrial("report", "n" * 300)
+    assert done.returncode == 2
+    assert "File name too long" in done.stderr
+    (tmp_path / "out" / "times.csv").unlink()
+    (tmp_path / "out" / "times.csv").mkdir()
+    done = seatrial("report", "out")
+    assert done.returncode == 3
+    assert "out/times.csv is in the way" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("limit", [100, 1000, 30_000])
+def test_a_report_on_a_full_disk_is_said(seatrial: Seatrial, tmp_path: Path, limit: int) -> None:
+    """Whichever file is the first that does not fit: a table, a picture, the page."""
+    assert seatrial("run", _write(tmp_path, GOOD), "-o", "out").returncode == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+    done = subprocess.run(
+        [*COMMAND, "report", "out"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "no space left" in done.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == before
+
+
+def test_a_clog_is_explained_once(seatrial: Seatrial, tmp_path: Path) -> None:
+    gangs = GOOD.replace('count: "${jobs}"', "count: 4, pods: 3, gang: true").replace("cpu: 10m", "cpu: 1")
+    done = seatrial("run", _write(tmp_path, gangs.replace("timeout: 1m", "timeout: 100h")), "-o", "out")
+    assert done.returncode == 1, done.stderr
+    assert (done.stdout + done.stderr).count("waits for room for") == 1
+    assert "001-default-r1: clogged: gang deadlock" in done.stderr

@@ -15,6 +15,7 @@ import pytest
 
 from seatrial.study.interrupting import TOGETHER_S
 from tests.conftest import COMMAND
+from tests.waiting import eventually
 
 SCENARIO = """
 name: large
@@ -132,3 +133,19 @@ def test_a_killed_run_is_reported_as_cut_off(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "cut off" in done.stdout + done.stderr
     assert pl.read_csv(tmp_path / "out" / "times.csv").height > 1000
+
+
+def test_an_interrupted_study_says_how_many_trials_were_planned(tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_text(SCENARIO.replace("90000", "20000") % ", kueue")
+    process = subprocess.Popen(
+        [*COMMAND, "run", "large.yaml", "-o", "out", "-j", "1", "--repeat", "3", "--junit", "gates.xml"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert eventually(lambda: any(tmp_path.glob("out/trials/001-*/observed-*.seg")))
+    process.send_signal(signal.SIGTERM)
+    output, words = process.communicate(timeout=30)
+    assert process.returncode == 130, words
+    said = "interrupted: 1 of 6 trials begun; stack kueue never ran"
+    assert said in output
+    assert said in (tmp_path / "gates.xml").read_text(), "a build server must not see an empty suite"
+    assert len(json.loads((tmp_path / "out" / "study.json").read_text())["trials"]) == 6

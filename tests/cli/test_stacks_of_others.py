@@ -72,10 +72,11 @@ def test_a_stack_of_another_package_is_listed_with_ours(seatrial: Seatrial, inst
     assert done.returncode == 0, done.stderr
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     place = lines.index(["drydock", "holds every workload back for an inspection"])
-    assert lines[place + 1 : place + 6] == [
+    assert lines[place + 1 : place + 7] == [
         ["runs", "on     sim"],
         ["needs", "a dock"],
         ["verified", "by nobody"],
+        ["model", "never held against the real stack: reports mark it and do not rank it"],
         ["stages", "inspected"],
         ["settings", "drydock.inspection=5s"],
     ]

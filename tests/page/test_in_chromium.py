@@ -23,6 +23,14 @@ HOSTILE = (SCRIPT, "</script><img src=x onerror=alert(2)>", "\u2028'\"`${alert(3
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
+OVERLAPPING = """() => [...document.querySelectorAll('figure.lines svg')].flatMap((picture) => {
+  const boxes = [...picture.querySelectorAll('text')].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([a, x], n) => boxes.slice(n + 1)
+    .filter(([, y]) => x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 3 && y.top < x.bottom - 3)
+    .map(([b]) => `${a} / ${b}`));
+})"""
+
+
 def overflow(page: Any) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
@@ -38,6 +46,7 @@ def test_the_report_of_every_shipped_scenario_opens(scenario: str, studies: dict
         assert page.locator("h1").inner_text() == scenario
         assert overflow(page) == 0, "a page that has to be pushed sideways"
         assert page.locator("section").count() >= 3
+        assert not page.evaluate(OVERLAPPING), "labels of a chart over each other"
 
 
 def test_a_heading_sorts_by_click_and_by_keyboard(studies: dict[str, Path], opened: Opened) -> None:
@@ -65,7 +74,7 @@ def test_what_has_no_value_is_sorted_last_either_way(studies: dict[str, Path], o
     button = page.locator("#summary-table").get_by_role("button", name="total s")
     for _ in range(2):
         button.click()
-        assert page.locator("#summary-table tbody tr").last.locator("th").inner_text() == "default"
+        assert page.locator("#summary-table tbody tr").last.locator("th b").inner_text() == "default"
 
 
 def test_the_timeline_is_zoomed_moved_and_shown_whole_again(studies: dict[str, Path], opened: Opened) -> None:

@@ -107,7 +107,44 @@ def test_the_fastest_is_named_with_its_spread_and_the_others_in_multiples(tmp_pa
     assert "Every workload of every trial completed." in said
     assert "quick was the fastest: 10.0 ± 0.0 s" in said
     assert "took: slow 2.99." in said
-    assert said.index("quick10.0") < said.index("slow30."), "the ranking begins with the fastest"
+    assert said.index("quickverified model10.0") < said.index("slowverified model30."), (
+        "the ranking begins with the fastest"
+    )
+
+
+def guessed(setup: str, took: int, number: int) -> Made:
+    """By a model that nobody held against the real stack."""
+    return Made([plain(took=took)], setup=setup, number=number, also={"model": {"verified": False, "how": ""}})
+
+
+def test_a_model_that_was_never_held_against_the_real_stack_is_not_the_winner(tmp_path: Path) -> None:
+    trials = [Made([plain(took=8_000)], setup="kueue", number=1), guessed("fluence", 2_000, 2)]
+    said = words(write_study(tmp_path, trials))
+    assert "kueue took 10.0 s" in said
+    assert "fluence was" not in said
+    assert "Not ranked: fluence (4.0 s) is simulated by a model that was never held against the real stack." in said
+    assert said.index("kueueverified model10.0") < said.index("fluenceunverified model4.0"), (
+        "it comes behind those that are"
+    )
+    assert "Can the figures be trusted? In part: fluence is simulated by a model" in said
+    assert "Yes" not in said
+
+
+def test_where_all_models_are_unverified_nobody_is_ranked(tmp_path: Path) -> None:
+    said = words(write_study(tmp_path, [guessed("a", 8_000, 1), guessed("b", 2_000, 2)]))
+    assert "ahead" not in said and "took" not in said
+    assert "Not verified: a and b are simulated by a model" in said
+
+
+def test_real_runs_and_models_are_told_apart_by_the_trust_line(tmp_path: Path) -> None:
+    models = words(write_study(tmp_path / "a", [Made([plain()])]))
+    assert "Yes, as far as models go that were held against the real stacks" in models
+    real = write_study(tmp_path / "b", [Made([plain()], also={"on": "local", "model": None})])
+    study = json.loads((real / "study.json").read_text())
+    (real / "study.json").write_text(json.dumps({**study, "on": "local"}))
+    said = words(real)
+    assert "kwokreal12.0 s" in said
+    assert "Yes, of real components" in said
 
 
 def test_nobody_is_the_fastest_within_the_spread(tmp_path: Path) -> None:
@@ -134,7 +171,7 @@ def test_a_set_up_that_did_not_complete_has_no_speed(tmp_path: Path) -> None:
     stopped = Made([plain(took=1), STUCK], setup="stuck", number=2, outcome="timeout", also={"detail": "gave up"})
     said = words(write_study(tmp_path, [Made([plain()]), stopped]))
     assert "1 of 2 set-ups completed everything; stuck did not complete everything." in said
-    assert "stucktimeout1 of 2 done" in said
+    assert "stuckverified modeltimeout1 of 2 done" in said
     assert "kwok took 12.0 s" in said
 
 
@@ -165,7 +202,7 @@ def test_a_study_of_requests_is_answered_by_them_and_gives_no_ranks(tmp_path: Pa
     said = words(out)
     assert "20 requests sent: 1 rejected as too many (429), 0 failed otherwise." in said
     assert "fastest" not in said
-    assert "off5.0 ms1 of 10 rejected (10%)" in said
+    assert "offverified model5.0 ms1 of 10 rejected (10%)" in said
     text = (out / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'<section id="(\w+)">', text) == ["summary", "api", "validity", "again"]
     assert "&lt;tenant&gt;" in text

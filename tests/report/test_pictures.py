@@ -5,6 +5,7 @@ import pytest
 from seatrial.analysis.directory import read_study
 from seatrial.model.errors import UsageProblem
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
+from seatrial.report.drawing import marked
 from seatrial.report.pictures import write_pictures
 from seatrial.report.step_times import step_times
 from seatrial.report.writing import write_report
@@ -56,11 +57,17 @@ def test_general_measures_from_the_last_general_step_and_detailed_has_them_all(t
     assert list(detailed)[-1] == "in all"
 
 
-def test_a_trial_that_is_not_to_be_trusted_is_not_in_the_pictures(tmp_path: Path) -> None:
-    late = {"valid": False, "reasons": ["late"]}
-    times = step_times(read_study(two_set_ups(tmp_path, validity=late)))
-    assert times["general"].setups == ["kwok"]
+def test_a_repeat_that_is_not_to_be_trusted_is_not_in_the_pictures(tmp_path: Path) -> None:
+    late = {"validity": {"valid": False, "reasons": ["late"]}}
+    times = step_times(read_study(write_study(tmp_path, [Made([plain()]), Made([plain()], repeat=1, also=late)])))
     assert times["general"].left_out == 1
+
+
+def test_a_set_up_of_which_no_trial_is_to_be_trusted_stays_in_the_pictures_and_is_marked(tmp_path: Path) -> None:
+    study = read_study(two_set_ups(tmp_path, validity={"valid": False, "reasons": ["late"]}))
+    assert step_times(study)["general"].setups == ["kwok", "queue"]
+    assert study.doubtful == ["queue"]
+    assert marked(["kwok", "queue"], study.doubtful) == ["kwok", "! queue"]
 
 
 def test_total_time_is_drawn_over_the_one_number_that_varies(tmp_path: Path) -> None:

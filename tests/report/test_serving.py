@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 
 from seatrial.model.errors import UsageProblem
+from seatrial.record.locks import hold
 from seatrial.report.serving import Server
 from tests.analysis.making import Made, plain, write_trial
 from tests.analysis.test_comparing import FAST, SLOW, study, trials
@@ -130,11 +131,26 @@ def test_a_running_study_shows_how_far_it_is(ask: Ask, root: Path) -> None:
     (live / "study.json").write_text(
         json.dumps({**document, "trials": [*document["trials"], running.name, "004-kwok-r4"]})
     )
+    with hold(live):
+        _, page = ask("/study/live/")
+        assert "running: 2 of 4 trials, 2 of 8 workloads submitted" in page
+        assert '<meta http-equiv="refresh"' in page, "it comes again by itself"
+        assert '<meta http-equiv="refresh"' in ask("/")[1]
+        assert '<meta http-equiv="refresh"' not in ask("/study/fast/")[1]
     _, page = ask("/study/live/")
-    assert "running: 2 of 4 trials, 2 of 8 workloads submitted" in page
-    assert '<meta http-equiv="refresh"' in page, "it comes again by itself"
-    assert '<meta http-equiv="refresh"' in ask("/")[1]
-    assert '<meta http-equiv="refresh"' not in ask("/study/fast/")[1]
+    assert "killed, 2 of 4 trials" in page, "the lock goes with the process"
+    assert '<meta http-equiv="refresh"' not in page
+
+
+def test_the_list_says_what_was_interrupted_and_what_is_damaged(ask: Ask, root: Path) -> None:
+    cut = study(root / "cut", trials(*FAST[:2]), run={"state": "interrupted"})
+    document = json.loads((cut / "study.json").read_text())
+    (cut / "study.json").write_text(json.dumps({**document, "trials": [*document["trials"], "003-x", "004-x"]}))
+    (cut / "trials" / "001-kwok-r1" / "observed.parquet").unlink()
+    assert "interrupted, 2 of 4 trials, 1 damaged" in ask("/")[1]
+    page = ask("/study/cut/")[1]
+    assert "interrupted: 2 of 4 trials begun" in page
+    assert "001-kwok-r1 is damaged: observed.parquet is missing" in page
 
 
 def test_a_directory_or_port_that_cannot_be_used_is_said(server: Server, root: Path) -> None:

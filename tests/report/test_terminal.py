@@ -42,7 +42,7 @@ def test_a_pipe_gets_one_plain_line_per_row_with_all_columns(tmp_path: Path) -> 
     rows = [line for line in text.splitlines() if line.startswith("2026-07-25")]
     assert len(rows) == 6
     assert rows[5].split() == [
-        "2026-07-25", "kwok+mcad", "100", "100", "21.9", "±", "0.0", "3", "of", "3",
+        "2026-07-25", "kwok+mcad", "model", "100", "100", "21.9", "±", "0.0", "3", "of", "3",
         "10.0", "10.0", "12.0", "12.0", "12.0",
     ]  # fmt: skip
     assert not any(line != line.rstrip() for line in text.splitlines())
@@ -69,7 +69,7 @@ def test_a_set_up_that_clogged_once_does_not_look_fast_and_says_why(tmp_path: Pa
     text = printed(study(tmp_path, clogged=True))
     row = next(line for line in text.splitlines() if "2 of 3" in line)
     assert row.split()[-3:] == ["-", "-", "-"]
-    assert row.split()[4:8] == ["-", "2", "of", "3"]
+    assert row.split()[5:9] == ["-", "2", "of", "3"]
     assert "clogged with 1 of 2 workloads completed: two gangs wait for each other" in text
 
 
@@ -132,6 +132,24 @@ def test_a_clog_is_told_with_its_moment_kind_and_summary(tmp_path: Path) -> None
     assert told in text.splitlines()
 
 
+def test_stalls_are_told_once_per_set_up_with_the_longest_and_its_cause(tmp_path: Path) -> None:
+    def stall(begin: int, end: int, resolved: bool = True) -> dict[str, object]:
+        moments = {"from_ns": begin * 10**9, "until_ns": end * 10**9, "noticed_ns": (begin + 30) * 10**9}
+        return {**moments, "resolved": resolved, "kind": "livelock", "summary": f"Told at {begin}."}
+
+    trials = [
+        Made([plain()], also={"stalls": [stall(45, 128), stall(200, 240)]}),
+        Made([plain()], setup="other", number=2, also={"stalls": [stall(10, 70, resolved=False)]}),
+    ]
+    lines = printed(write_study(tmp_path, trials)).splitlines()
+    assert (
+        "kwok: stalled 2 times, the longest 83 s from 45.0 s to 128.0 s of 001-kwok-r0: livelock: Told at 45." in lines
+    )
+    [other] = [line for line in lines if line.startswith("other: stalled")]
+    assert "stalled 60 s from 10.0 s to 70.0 s" in other
+    assert "until the next step or the end of the trial" in other
+
+
 def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) -> None:
     trials = [Made([plain()], repeat=repeat, number=repeat, also={"audits": AUDITS}) for repeat in range(3)]
     lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("kwok:")]
@@ -149,7 +167,7 @@ def test_findings_are_short(tmp_path: Path) -> None:
     trials = [Made([plain()], setup=f"s{n}", number=n, also={"audits": AUDITS}) for n in range(20)]
     text = printed(write_study(tmp_path, trials))
     assert text.count("aggregate admission") == 16
-    assert "and 4 more like these: see audits and notes in trial.json" in text
+    assert "and 4 more like these: see stalls, audits and notes in trial.json" in text
 
 
 def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> None:
@@ -165,3 +183,16 @@ def test_workloads_by_size_are_a_table_where_sizes_differ(tmp_path: Path) -> Non
     on_terminal = re.sub(r"\x1b\[[0-9;]*m", "", printed(out, terminal=True))
     assert max(map(len, on_terminal.splitlines()[3:])) <= 80
     assert "by size" not in printed(write_study(tmp_path / "alike", [Made([plain()])]))
+
+
+def test_a_row_says_whether_it_is_real_a_verified_model_or_another(tmp_path: Path) -> None:
+    trials = [
+        Made([plain()], setup="kueue", number=1),
+        Made([plain()], setup="fluence", number=2, also={"model": {"verified": False}}),
+        Made([plain()], setup="older", number=3, also={"model": None}),
+        Made([plain()], setup="there", number=4, also={"on": "local"}),
+    ]
+    text = printed(write_study(tmp_path, trials))
+    rows = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.startswith("2026-")}
+    assert rows == {"kueue": "model", "fluence": "model?", "older": "model?", "there": "real"}
+    assert "fluence: simulated by a model that was never held against the real stack, so it is not ranked" in text

@@ -36,6 +36,15 @@ TOP = {
     "stacks and setups": (SMALL + "setups: {a: {stack: mcad}}\n", "s.yaml:3:1: 'stacks' and 'setups' contradict each other (write"),
     "expectation": (SMALL + "expect: [p99 < 3]\n", "s.yaml:5:10: unknown name 'p99' (did you mean 'p99_s'?)"),
     "expectation without quotes": (SMALL + "expect: outcome == clogged\n", "s.yaml:5:9: unknown name 'clogged' at its column 12 (text stands in quotes: \"clogged\")"),
+    "answer": (SMALL + "answer: [total_s, p9_s]\n", "s.yaml:5:19: unknown name 'p9_s' (did you mean 'p99_s'?)"),
+    "answer of no identity": (SMALL + "answer: rejected(ndoes)\n", "s.yaml:5:9: unknown name 'rejected(ndoes)' (did you mean 'rejected(nodes)'?)"),
+    "answer of no phase": (with_submit("name: prod, count: 1, duration: 1s") + "answer: ['p99_s(phase=prd)']\n", "s.yaml:6:10: unknown name 'p99_s(phase=prd)' (did you mean 'p99_s(phase=prod)'?)"),
+    "answer that is a comparison": (SMALL + "answer: p99_s < 3\n", "s.yaml:5:9: `p99_s < 3` is no figure (write one like p99_s, rejected(nodes)"),
+    "answer of one set-up": (SMALL + "answer: p99_s(default)\n", "s.yaml:5:9: `p99_s(default)` is of one set-up (write p99_s: it is told of every set-up)"),
+    "answer that is a text": (SMALL + "answer: outcome\n", "s.yaml:5:9: 'outcome' is a text (write a figure that is a number)"),
+    "expectation of no phase": (with_submit("name: prod, count: 1, duration: 1s") + "expect: ['p99_s(default, phase=prd) < 3']\n", "s.yaml:6:10: unknown name 'p99_s(default, phase=prd)' (did you mean 'p99_s(phase=prod)'?)"),
+    "expectation of a figure that phases lack": (SMALL + "expect: cpu_util(phase=x) < 3\n", "s.yaml:5:9: 'cpu_util' is not known of single phases (these are: workloads, pods,"),
+    "expectation of a queue": (SMALL + "expect: p99_s(queue=x) < 3\n", "s.yaml:5:9: 'queue' is nothing that a figure can be asked of (write p99_s(phase=NAME))"),
     "too many pods": (with_submit("count: 100000, pods: 100000, duration: 1s"), "s.yaml:5:13: 10,000,000,000 pods are more than a trial can hold"),
 }  # fmt: skip
 

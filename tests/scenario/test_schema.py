@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial import stacks
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.settings import CONTROL_PLANE
 from seatrial.scenario import from_document, json_schema, read, shipped
@@ -128,3 +129,9 @@ def test_a_param_may_stand_wherever_a_value_stands(part: str, field: str) -> Non
 def test_an_editor_sees_the_common_mistakes(wrong: str) -> None:
     assert accepts(SCHEMA, SMALL_DOCUMENT)
     assert not accepts(SCHEMA, from_text(wrong, "s.yaml").document)
+
+
+def test_an_editor_knows_the_stages_of_the_stacks_that_are_installed() -> None:
+    waiting = from_text(with_steps("  - wait: {for: quota_reserved}"), "s.yaml").document
+    assert accepts(json_schema(stacks.stages()), waiting)
+    assert not accepts(SCHEMA, waiting)

@@ -80,6 +80,12 @@ def test_reading_a_template_twice_gives_the_same_template_unchanged() -> None:
         (("kind: Job", "kind: Job\nmetadata: {namespace: mine}"), {}, "3:23", "--project"),
         (("kind: Job", "kind: Job\nmetadata: {name: mine}"), {}, "3:18", "leave it out"),
         (("cpu: 500m", "cpu: many"), {}, "12:39", "500m"),
+        (
+            ("nvidia.com/gpu: 2}, limits", "nvidia.com/gpu: 460m}, limits"),
+            {},
+            "12:61",
+            "whole number of nvidia.com/gpu",
+        ),
         (("3s", "soon"), {}, "6:53", "10s"),
         (("3s", "3"), {}, "6:53", "text"),
         (("3s", "3s"), {"kind": "interactive"}, "6:53", "stays until it is deleted"),

@@ -44,7 +44,7 @@ HELD = """
 name: held
 nodes: [{name: own, count: 1, capacity: {cpu: 4, memory: 8Gi}}]
 stacks: [kueue]
-settings: {qps: {equal: 200}, kueue: {stop-policy: Hold}}
+settings: {qps: {equal: 200}, kueue: {stop-policy: Hold}, clog: {patience: 30s}}
 steps:
   - submit: {name: short, count: 5, duration: 2s, requests: {cpu: 1}}
   - wait: {for: completed, timeout: 80s}

@@ -36,7 +36,7 @@ steps:
 expect: ["completed == submitted"]
 """
 
-REFUSED = QUEUED.replace("expect", "settings: {kueue: {webhook-ca: wrong}}\nexpect").replace(
+REFUSED = QUEUED.replace("expect", "settings: {kueue: {webhook-ca: wrong}, clog: {patience: 30s}}\nexpect").replace(
     '"completed == submitted"', "'outcome == \"clogged\"'"
 )
 

@@ -4,6 +4,7 @@ nothing that is only slow."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
+from seatrial.clusters.sim import SimCluster
 from seatrial.model.plan import (
     Delete,
     NodeGroup,
@@ -27,12 +29,15 @@ from seatrial.model.plan import (
     Wait,
     Workload,
 )
+from seatrial.model.state import State
 from seatrial.model.units import HOUR, MINUTE, SECOND
-from seatrial.sim.framework import POD_GONE, PluginBase
+from seatrial.sim.framework import ALLOW, POD_GONE, PluginBase
 from seatrial.stacks.plain import Plain, Settings
+from seatrial.steps.watchman import STALLED, Clog, Watchman
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
 TWO_CORES = PodShape({"cpu": 2000}, tolerations=(Toleration(),), spread=True)
+DAY = 24 * HOUR
 LATEST = 30 * SECOND  # after the last thing that could still move it
 
 
@@ -150,8 +155,126 @@ def test_taking_turns_in_failing_is_a_livelock(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(stacks, "find", lambda _name: _Turns())
     ran = run(tried, tmp_path)
     period = 5 * SECOND + LATEST
-    assert period < clogged(ran, "livelock") - last_move(ran) <= 2 * period
+    assert STALLED <= clogged(ran, "livelock") - last_move(ran) <= 2 * period
+    assert 10 * MINUTE <= ran.end_s * SECOND - last_move(ran) <= 11 * MINUTE, "for it might have resolved by chance"
+    assert ran.ending.stalls == [], "it is the clog"
     assert ran.ending.clog and set(ran.ending.clog.diagnosis.workloads) == {"load-0", "load-1"}
+
+
+class _Hesitant(_Fickle):
+    """And after a while it does not."""
+
+    def __init__(self, sim: Any, wait: int, until: int) -> None:
+        self._sim, self._wait, self._until = sim, wait, until
+
+    def permit(self, pod: int) -> int:  # noqa: ARG002
+        return self._wait if self._sim.kernel.now < self._until else ALLOW
+
+
+class _Resolves(Plain):
+    name = "resolves"
+
+    def __init__(self, wait: int, after: int) -> None:
+        self._wait, self._after = wait, after
+
+    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
+        sim.scheduler.use(_Hesitant(sim, self._wait, self._after))
+        return super().model(sim, settings)
+
+    def releases(self, settings: Settings) -> tuple[int, ...]:  # noqa: ARG002
+        return (self._wait,)
+
+
+WHOLE_NODE = PodShape({"cpu": 3000}, tolerations=(Toleration(),))
+
+
+def resolving(wait: int, after: int, directory: Path, monkeypatch: pytest.MonkeyPatch, **settings: int) -> Ran:
+    """Two pods for one node, turned down until the moment `after`."""
+    more = {"clog": settings} if settings else {}
+    tried = trial(*to_the_end(submit(2, shape=WHOLE_NODE)), nodes=[fakes(1, cpu=3000)], settings=more)
+    monkeypatch.setattr(stacks, "find", lambda _name: _Resolves(wait, after))
+    return run(tried, directory)
+
+
+@pytest.mark.parametrize("wait", [2, 10, 60])
+def test_a_stall_that_resolves_is_no_clog_whatever_the_time_out(
+    wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = resolving(wait * SECOND, 5 * MINUTE, tmp_path, monkeypatch)
+    assert (ran.ending.outcome, ran.ending.clog) == ("completed", None)
+    [stall] = ran.ending.stalls
+    assert stall.resolved
+    assert stall.kind == "livelock" or wait > 30, "with a longer time-out nobody had failed yet when it was noticed"
+    assert stall.from_ns < SECOND
+    assert stall.noticed_ns - stall.from_ns < 32 * SECOND, "noticed at the same time for all time-outs"
+    assert stall.until_ns == min(ran.seen.filter(ran.seen["stage"] == "scheduled")["at_ns"])
+    assert 5 * MINUTE <= stall.until_ns <= 5 * MINUTE + wait * SECOND + LATEST
+
+
+def test_patience_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = resolving(5 * SECOND, 5 * MINUTE, tmp_path / "short", monkeypatch, patience=2 * MINUTE)
+    clogged(ran, "livelock")
+    assert ran.end_s < 140
+    assert resolving(5 * SECOND, 30 * MINUTE, tmp_path / "long", monkeypatch, patience=HOUR).ending.clog is None
+
+
+def test_a_stall_that_ends_with_the_wait_did_not_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = trial(
+        (submit(2, shape=WHOLE_NODE),), (Wait("done", "completed", timeout=2 * MINUTE),), nodes=[fakes(1, cpu=3000)]
+    )
+    monkeypatch.setattr(stacks, "find", lambda _name: _Resolves(5 * SECOND, HOUR))
+    ran = run(tried, tmp_path)
+    assert ran.ending.outcome == "timeout"
+    [stall] = ran.ending.stalls
+    assert not stall.resolved
+    assert stall.until_ns >= 2 * MINUTE
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How often the watchman looked, and asked for the state."""
+    count = {"looks": 0, "states": 0}
+    look, state = Watchman._look, SimCluster.state
+
+    def counted_look(self: Watchman, now: int) -> Clog | None:
+        count["looks"] += 1
+        return look(self, now)
+
+    def counted_state(self: SimCluster) -> State:
+        count["states"] += 1
+        return state(self)
+
+    monkeypatch.setattr(Watchman, "_look", counted_look)
+    monkeypatch.setattr(SimCluster, "state", counted_state)
+    return count
+
+
+def test_time_in_which_nothing_happens_costs_nothing(tmp_path: Path, looks: dict[str, int]) -> None:
+    """A day with one job, 400 days with none, and another job, on 1,500 nodes."""
+    steps = (
+        (submit(1, seconds=24 * 3600),),
+        (Wait("first", "completed", timeout=500 * DAY),),
+        (Pause("idle", 400 * DAY),),
+        (replace(submit(1), name="again"),),
+        (Wait("second", "completed", timeout=500 * DAY),),
+    )
+    ran = run(trial(*steps, nodes=[fakes(1500)]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert ran.end_s * SECOND > 401 * DAY
+    assert looks["looks"] < 20
+    assert looks["states"] == 0
+
+
+def test_looks_follow_events(tmp_path: Path, looks: dict[str, int]) -> None:
+    """A gang after another for a week: what can be a knot is looked for when something has happened, and only then."""
+    gangs = 7 * 24
+    whole = PodShape({"cpu": 32_000}, tolerations=(Toleration(),))
+    load = submit(gangs, pods=4, gang=True, seconds=3600, shape=whole)
+    ran = run(trial((load,), (Wait("done", "completed", timeout=30 * DAY),), stack="gang"), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert ran.end_s * SECOND > 7 * DAY
+    assert looks["looks"] < 10 * gangs
+    assert looks["states"] == 0
 
 
 def test_the_same_seed_gives_the_same_moment(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from seatrial.model.errors import SetupProblem, UsageProblem
-from seatrial.model.plan import NodeGroup, Target, Trial, Wait
+from seatrial.model.errors import SetupProblem
+from seatrial.model.plan import NodeGroup, Target, Trial
 from seatrial.study.running import check
 from tests.sim.making import fakes, submit, to_the_end, trial
 
@@ -57,11 +57,3 @@ def test_what_a_stack_cannot_do_is_said_with_the_stacks_that_can() -> None:
     declaring = trial(*to_the_end(submit(1, declares={"cpu": 5})), nodes=[fakes(1)])
     with pytest.raises(SetupProblem, match="nothing can be declared; stacks that can: mcad"):
         check([declaring])
-
-
-def test_a_stage_that_a_stack_lacks_is_said_with_the_stacks_that_have_it() -> None:
-    waiting = trial((submit(1),), (Wait("let-go", "admitted"),))
-    with pytest.raises(UsageProblem, match="a stage that the stack 'default' does not have") as refused:
-        check([waiting])
-    assert "; 'admitted' have " in refused.value.remedy
-    assert "mcad" in refused.value.remedy

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from seatrial.record.metrics import METRICS, metrics
 from seatrial.record.requests import CLIENT, REQUESTS, requests
 from seatrial.record.starts import STARTS
 
+NOWHERE = Path("/nonexistent")
 PERCENTILES = (50, 95, 99)
 COUNTED = ("requests", "rejected", "retried", "errors")
 FIGURES = (
@@ -56,13 +57,22 @@ class Load:
 
     @cached_property
     def requests(self) -> pl.DataFrame:
-        return requests(self.trial.directory)
+        return self._read(requests)
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
         directory = self.trial.directory
         known = (directory / METRICS).is_file() or any(directory.glob("metrics-*.tsv"))
-        return metrics(directory) if known else metrics(Path("/nonexistent"))
+        return self._read(metrics) if known else metrics(NOWHERE)
+
+    def _read(self, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
+        """What a trial that is known to be damaged has lost is empty."""
+        try:
+            return read(self.trial.directory)
+        except (pl.exceptions.PolarsError, OSError):
+            if not self.trial.damage:
+                raise
+            return read(NOWHERE)
 
     @cached_property
     def sent(self) -> pl.DataFrame:
@@ -117,6 +127,12 @@ def of_identities(trial: TrialRecord) -> dict[str, float | None]:
     for (identity,), rows in load.requests.group_by("identity"):
         found |= {f"{name}({identity})": value for name, value in counted(rows).items()}
     return found
+
+
+def identities(trial: TrialRecord) -> list[str]:
+    """Everyone whose requests were seen."""
+    load = Load(trial)
+    return [str(name) for name in load.requests["identity"].unique(maintain_order=True)] if load.there else []
 
 
 def asked_of(trial: TrialRecord, names: Iterable[str]) -> dict[str, float | None]:

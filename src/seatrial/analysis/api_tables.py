@@ -3,6 +3,8 @@
 api.csv is one long table, a row per number: of the client (by identity, verb and resource), of the seven measurements, of the
 server's priority levels and flow schemas. api-differences.csv holds every set-up against the first, measurement by measurement,
 with whether the difference is larger than the noise between runs.
+
+Runs with other params are other experiments: what varies in a sweep keeps them apart in every table (`params`), as in `compare`.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ from pathlib import Path
 
 import polars as pl
 
+from seatrial.analysis import figures as fig
 from seatrial.analysis.api import COUNTED, MEASUREMENTS, Load, counted, measurements
 from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_runs
+from seatrial.model.doubts import COUNTS, KINDS, RATES, TIMES, kind_of
 from seatrial.model.units import SECOND
+from seatrial.record.layout import API, DIFFERENCES
 from seatrial.record.requests import SERVER
 
-API, DIFFERENCES = "api.csv", "api-differences.csv"
-COLUMNS = ("trial", "setup", "repeat", "about", "who", "verb", "resource", "statistic", "value")
+COLUMNS = ("trial", "setup", "params", "repeat", "valid", "about", "who", "verb", "resource", "statistic", "value")
 DIFFERENCE_COLUMNS = (
-    "measurement", "unit", "statistic", "baseline", "setup", "of_baseline", "of_setup", "difference", "percent", "low",
-    "high", "level", "runs", "larger_than_noise",
+    "measurement", "unit", "statistic", "params", "baseline", "setup", "of_baseline", "of_setup", "difference", "percent", "low",
+    "high", "level", "runs", "larger_than_noise", "valid",
 )  # fmt: skip
 
 Row = tuple[str, str, str, str, str, float | None]  # about, who, verb, resource, statistic, value
@@ -97,21 +101,40 @@ def _float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+def _kind(row: Row) -> str:
+    """Of which kind (`model.doubts`) a number of api.csv is."""
+    about, _, _, what, statistic, _ = row
+    if about == "measurement":
+        return TIMES if what == "request duration" else COUNTS if what == "in flight" else RATES
+    return kind_of(statistic)
+
+
+def labels(trials: Sequence[TrialRecord]) -> dict[str, str]:
+    """Trial → the params that vary in the study, as its cell is called (`clients=5 size=1k`); empty where none does."""
+    names = fig.varying((trial.setup, trial.params) for trial in trials)
+    return {t.name: " ".join(f"{name}={fig.as_text(t.params.get(name))}" for name in names) for t in trials}
+
+
+def called(setup: str, params: str) -> str:
+    """A set-up in its cell, in words."""
+    return f"{setup} ({params})" if params else setup
+
+
 def api_table(trials: Sequence[TrialRecord]) -> pl.DataFrame:
     """api.csv, of all trials that sent requests; no rows where none did."""
-    found = [
-        (trial.name, trial.setup, int(trial.document.get("repeat", 0)), *row)
-        for trial in trials
-        if Load(trial).there
-        for row in api_rows(Load(trial))
-    ]
-    schema = {name: pl.Float64 if name == "value" else pl.Int64 if name == "repeat" else pl.String for name in COLUMNS}
-    return pl.DataFrame(found, schema=schema, orient="row")
+    params = labels(trials)
+    found = []
+    for trial in trials:
+        sure = {kind: trial.vouches_for([kind]) for kind in KINDS}
+        run = (trial.name, trial.setup, params[trial.name], int(trial.document.get("repeat", 0)))
+        found += [(*run, sure[_kind(row)], *row) for row in (api_rows(Load(trial)) if Load(trial).there else ())]
+    kinds: dict[str, type[pl.DataType]] = {"value": pl.Float64, "repeat": pl.Int64, "valid": pl.Boolean}
+    return pl.DataFrame(found, schema={name: kinds.get(name, pl.String) for name in COLUMNS}, orient="row")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One measurement of one set-up against the first: means over runs, and the interval of the difference."""
+    """One measurement of one set-up against the first in the same cell: means over runs, and the interval of the difference."""
 
     measurement: str
     unit: str
@@ -124,6 +147,8 @@ class Difference:
     high: float | None
     level: float
     runs: str
+    params: str = ""
+    valid: bool = True  # all runs of both are to be trusted
 
     @property
     def difference(self) -> float:
@@ -135,44 +160,40 @@ class Difference:
 
     @property
     def larger_than_noise(self) -> bool | None:
-        """None where there are too few runs to tell."""
-        return None if self.low is None or self.high is None else self.low > 0 or self.high < 0
+        """None where there are too few runs to tell, or runs that are not to be trusted."""
+        return None if not self.valid or self.low is None or self.high is None else self.low > 0 or self.high < 0
 
 
 def differences(table: pl.DataFrame) -> list[Difference]:
-    """Every set-up against the first, for the mean of every measurement and its largest value."""
+    """Every set-up against the first, cell by cell, for the mean of every measurement and its largest value."""
     rows = table.filter(pl.col("about") == "measurement")
-    setups = list(dict.fromkeys(rows["setup"].to_list()))
-    found = []
-    for setup in setups[1:]:
-        for measurement, unit in MEASUREMENTS.items():
-            for statistic in ("mean", "max"):
-                of = rows.filter((pl.col("resource") == measurement) & (pl.col("statistic") == statistic))
-                a, b = (of.filter(pl.col("setup") == one)["value"].drop_nulls().to_list() for one in (setups[0], setup))
-                if a and b:
-                    effect = of_runs([(a, b)])
-                    found.append(
-                        Difference(
-                            measurement,
-                            unit,
-                            statistic,
-                            setups[0],
-                            setup,
-                            sum(a) / len(a),
-                            sum(b) / len(b),
-                            effect.low,
-                            effect.high,
-                            effect.level,
-                            f"{len(a)} and {len(b)}",
-                        )
-                    )
-    return found
+    return [
+        one
+        for (params,), cell in rows.group_by("params", maintain_order=True)
+        for setup in list(dict.fromkeys(cell["setup"].to_list()))[1:]
+        for one in _against_the_first(cell, setup, str(params))
+    ]
+
+
+def _against_the_first(cell: pl.DataFrame, setup: str, params: str) -> Iterator[Difference]:
+    first = str(cell["setup"][0])
+    for measurement, unit in MEASUREMENTS.items():
+        for statistic in ("mean", "max"):
+            of = cell.filter((pl.col("resource") == measurement) & (pl.col("statistic") == statistic))
+            both = [of.filter((pl.col("setup") == one) & pl.col("value").is_not_null()) for one in (first, setup)]
+            a, b = (side["value"].to_list() for side in both)
+            if a and b:
+                effect = of_runs([(a, b)])
+                yield Difference(
+                    measurement, unit, statistic, first, setup, sum(a) / len(a), sum(b) / len(b), effect.low, effect.high,
+                    effect.level, f"{len(a)} and {len(b)}", params, all(side["valid"].all() for side in both),
+                )  # fmt: skip
 
 
 def differences_frame(found: Sequence[Difference]) -> pl.DataFrame:
-    texts = ("measurement", "unit", "statistic", "baseline", "setup", "runs")
+    texts = ("measurement", "unit", "statistic", "params", "baseline", "setup", "runs")
     schema = {
-        name: pl.String if name in texts else pl.Boolean if name == "larger_than_noise" else pl.Float64
+        name: pl.String if name in texts else pl.Boolean if name in ("larger_than_noise", "valid") else pl.Float64
         for name in DIFFERENCE_COLUMNS
     }
     return pl.DataFrame(
@@ -204,50 +225,66 @@ def write_api_tables(out: Path, study: StudyRecord | None = None) -> list[Path]:
 
 @dataclass(frozen=True)
 class Asked:
-    """The requests of one identity in one set-up: means over its runs."""
+    """The requests of one identity in one set-up and cell: means over its runs."""
 
     setup: str
+    params: str
     who: str
+    doubtful: frozenset[str]  # kinds of figures that some run of it cannot vouch for
     runs: int
     requests: float
     rejected: float
     retried: float
     errors: float
     p50_s: float | None
+    p95_s: float | None
     p99_s: float | None
 
 
 def by_identity(trials: Sequence[TrialRecord]) -> list[Asked]:
-    """A line per set-up and identity, the load's own first."""
-    found: dict[tuple[str, str], list[dict[str, float | None]]] = {}
+    """A line per set-up, cell and identity, the load's own first."""
+    found: dict[tuple[str, str, str], list[dict[str, float | None]]] = {}
+    params = labels(trials)
+    doubtful: dict[tuple[str, str], set[str]] = {}
+    for trial in trials:
+        kinds = {kind for kind in KINDS if not trial.vouches_for([kind])}
+        doubtful.setdefault((trial.setup, params[trial.name]), set()).update(kinds)
     components: set[str] = set()
     for trial in trials:
         load = Load(trial)
         for (who, seen_by), rows in load.requests.group_by("identity", "seen_by", maintain_order=True):
-            found.setdefault((trial.setup, str(who)), []).append(counted(rows))
+            found.setdefault((trial.setup, params[trial.name], str(who)), []).append(counted(rows))
             if seen_by == SERVER:
                 components.add(str(who))
     lines = [
         Asked(
             setup,
+            cell,
             who,
+            frozenset(doubtful[setup, cell]),
             len(runs),
             *(sum(run[name] or 0 for run in runs) / len(runs) for name in COUNTED),
-            *(_mean([run[name] for run in runs]) for name in ("api_p50_s", "api_p99_s")),
+            *(_mean([run[name] for run in runs]) for name in ("api_p50_s", "api_p95_s", "api_p99_s")),
         )
-        for (setup, who), runs in found.items()
+        for (setup, cell, who), runs in found.items()
     ]
-    setups = list(dict.fromkeys(line.setup for line in lines))
-    return sorted(lines, key=lambda line: (setups.index(line.setup), line.who in components, line.who))
+    places = {where: place for place, where in enumerate(_in_order(trials))}
+    return sorted(lines, key=lambda line: (places[line.setup, line.params], line.who in components, line.who))
 
 
 def rejections(table: pl.DataFrame) -> list[tuple[str, str, str, str, float]]:
-    """What the server says about its rejections, the runs of a set-up together: set-up, flow schema, level, reason, how many."""
+    """What the server says about its rejections, the runs of a set-up and cell together: which, flow schema, level, reason, how
+    many."""
     rows = table.filter(
         (pl.col("about") == "flow") & pl.col("statistic").str.starts_with("rejected ") & (pl.col("value") > 0)
     )
-    summed = rows.group_by("setup", "who", "resource", "statistic", maintain_order=True).agg(pl.col("value").sum())
-    return [(s, who, level, str(text).removeprefix("rejected "), n) for s, who, level, text, n in summed.iter_rows()]
+    summed = rows.group_by("setup", "params", "who", "resource", "statistic", maintain_order=True).agg(
+        pl.col("value").sum()
+    )
+    return [
+        (called(setup, params), who, level, str(text).removeprefix("rejected "), count)
+        for setup, params, who, level, text, count in summed.iter_rows()
+    ]
 
 
 def unmatched(trial: TrialRecord) -> list[str]:
@@ -265,14 +302,29 @@ def unmatched(trial: TrialRecord) -> list[str]:
 
 
 def phase_times(trials: Sequence[TrialRecord]) -> list[tuple[str, dict[str, float]]]:
-    """Phase → set-up → how long it took, in seconds, the mean of the runs."""
+    """Phase → set-up (and cell) → how long it took, in seconds, the mean of the runs."""
+    params = labels(trials)
     found: dict[str, dict[str, list[float]]] = {}
     for trial in trials:
         took = sorted(trial.document.get("took") or (), key=lambda one: (one["step"], one["from_ns"]))
         for one in took:
-            times = found.setdefault(str(one["phase"]), {}).setdefault(trial.setup, [])
+            times = found.setdefault(str(one["phase"]), {}).setdefault(called(trial.setup, params[trial.name]), [])
             times.append((one["until_ns"] - one["from_ns"]) / SECOND)
     return [(phase, {setup: sum(times) / len(times) for setup, times in of.items()}) for phase, of in found.items()]
+
+
+def _in_order(trials: Sequence[TrialRecord]) -> list[tuple[str, str]]:
+    """Set-ups with their cells: cell by cell, so that what is to be compared stands together."""
+    params = labels(trials)
+    cells, setups = (list(dict.fromkeys(names)) for names in (params.values(), (trial.setup for trial in trials)))
+    return [(setup, cell) for cell in cells for setup in setups]
+
+
+def in_order(trials: Sequence[TrialRecord]) -> list[str]:
+    """The same, as they are called, those that have a trial."""
+    params = labels(trials)
+    there = {(trial.setup, params[trial.name]) for trial in trials}
+    return [called(*where) for where in _in_order(trials) if where in there]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

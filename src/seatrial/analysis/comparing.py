@@ -2,7 +2,7 @@
 
 A verdict is about a figure over all cells (choices of params) that both sides have, after Holm's correction for how many
 figures are tested. Each cell has its estimate and interval beside it, without a verdict of its own: with five repeats the
-smallest p is 2/252, and six figures are all that Holm can carry.
+smallest p is 2/252, and six figures are all that Holm can carry. The figures that the scenario calls its answer come first.
 
 Runs of equal seed and repeat saw the same load and are pairs. Exchanging sides within pairs is the sharper test once there are
 eight (2/2⁸ is below 5 % / 6); with fewer it could never say yes, and all runs are dealt out anew, which for pairs errs on the
@@ -18,15 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.api import FIGURES as API_FIGURES
+from seatrial.analysis.api import identities
+from seatrial.analysis.directory import UNVERIFIED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import Effect, holm, of_pairs, of_runs
 from seatrial.analysis.tables import summary_rows
+from seatrial.model.doubts import kind_of
 from seatrial.model.errors import UsageProblem
+from seatrial.scenario.expressions import figure_named, phase_of
+from seatrial.scenario.nearest import remedy_for
 
 ALPHA = 0.05
 PAIRS_NEEDED = 8
 EMPTY = "empty"  # in some run; nothing to compare
 MANY = 6  # named in one message
+MOST_TESTED = 6
 
 Cell = tuple[tuple[str, str], ...]  # the params that vary
 
@@ -63,12 +69,16 @@ SHOWN: tuple[Figure, ...] = (
     Figure("dispatch_per_s", "/s", "faster", "slower", needs_all=False),
     Figure("p50_s", "s", "slower", "faster"),
     Figure("p95_s", "s", "slower", "faster"),
+    Figure("bound_per_s", "/s", "faster", "slower", needs_all=False),
+    Figure("schedule_p50_s", "s", "slower", "faster", needs_all=False),
+    Figure("schedule_p99_s", "s", "slower", "faster", needs_all=False),
     Figure("creation_per_s", "/s", "faster", "slower", needs_all=False),
     Figure("mean_s", "s", "slower", "faster"),
     Figure("max_s", "s", "slower", "faster"),
     Figure("cpu_util", "", "more", "less", needs_all=False),
     Figure("gpu_util", "", "more", "less", needs_all=False),
     Figure("held_idle_s", "core-s", "more", "less", needs_all=False),
+    Figure("stalled_s", "s", "longer", "shorter", needs_all=False),
     *(Figure(name, "", "more", "fewer", needs_all=False) for name in fig.AUDITS.values()),
     Figure("api_p50_s", "s", "slower", "faster", needs_all=False),
     Figure("api_p95_s", "s", "slower", "faster", needs_all=False),
@@ -79,7 +89,7 @@ SHOWN: tuple[Figure, ...] = (
     ),
 )
 # Differences of a scenario that are no differences of what is run.
-_NO_MATTER = ("about", "expect", "repeat", "seed", "params")
+_NO_MATTER = ("about", "answer", "expect", "repeat", "seed", "params")
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,7 @@ class Found:
     runs: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     tested: bool = False  # one of those that a verdict is given on
     alike: bool = False  # every run of a cell has the same value, on both sides
+    doubtful: tuple[bool, bool] = (False, False)  # a side's runs cannot vouch for this figure: shown, and not judged
 
     @property
     def difference(self) -> float | None:
@@ -155,45 +166,73 @@ class Comparison:
         return any(found.differs for found in self.found)
 
 
-def compare(outs: Sequence[Path], setups: Sequence[str] = (), *, anyway: bool = False) -> list[Comparison]:
+def compare(
+    outs: Sequence[Path], setups: Sequence[str] = (), figures: Sequence[str] = (), *, anyway: bool = False
+) -> list[Comparison]:
     """Every study against the first, set-up by set-up; or, of one study, every set-up against the first.
 
-    Raises UsageProblem for what is not comparable, unless it is to be compared `anyway`.
+    `figures` are tested instead of the usual ones. Raises UsageProblem for what is not comparable, unless it is to be compared
+    `anyway`.
     """
-    pairs = _within(outs[0], setups) if len(outs) == 1 else _between(outs, setups)
+    named = [figure_named(name) for name in figures]
+    pairs = _within(outs[0], setups, named) if len(outs) == 1 else _between(outs, setups, named)
+    _refuse_unknown(named, [run.trial for pair in pairs for side in pair for run in side.runs])
     unlike = {id(pair): tuple(why_unlike(*pair)) for pair in pairs}
     reasons = dict.fromkeys(reason for pair in pairs for reason in unlike[id(pair)])
     if reasons and not anyway:
         raise UsageProblem(
             f"not comparable: {'; '.join(reasons)}", "compare what differs in one thing only, or add --anyway"
         )
-    return [compare_sides(*pair, unlike=unlike[id(pair)], anyway=anyway) for pair in pairs]
+    return [compare_sides(*pair, unlike=unlike[id(pair)], anyway=anyway, named=named) for pair in pairs]
 
 
-def sides_of(out: Path, label: str) -> dict[str, Side]:
-    """Set-up → its side."""
+def _refuse_unknown(named: Sequence[str], trials: Sequence[TrialRecord]) -> None:
+    """A phase or an identity that nobody knows would be compared as nothing with nothing."""
+    for name in named:
+        of = name.partition("(")[2].removesuffix(")")
+        phase = phase_of(name)
+        known = {one for trial in trials for one in (trial.phases if phase else identities(trial))} if of else {of}
+        if (phase or of) not in known:
+            what = "phase" if phase else "identity"
+            raise UsageProblem(f"these studies have no {what} '{phase or of}'", remedy_for(phase or of, sorted(known)))
+
+
+def sides_of(out: Path, label: str, named: Sequence[str] = ()) -> dict[str, Side]:
+    """Set-up → its side, with the figures that are `named` or that the scenario names as its answer."""
     study = read_study(out)
     rows = {str(row["trial"]): row for row in summary_rows(out)}
+    asked = [name for name in (*named, *_answer(study)) if "(" in name]
     runs: dict[str, list[Run]] = {}
     for trial in study.trials:
-        runs.setdefault(trial.setup, []).append(Run(trial, rows[trial.name]))
+        figures = {**rows[trial.name], **fig.asked_of(trial, asked)} if asked else rows[trial.name]
+        runs.setdefault(trial.setup, []).append(Run(trial, figures))
     return {setup: Side(label, study, setup, tuple(of)) for setup, of in runs.items()}
 
 
-def _within(out: Path, setups: Sequence[str]) -> list[tuple[Side, Side]]:
-    sides = _named(sides_of(out, ""), out, setups)
+def _answer(study: StudyRecord) -> list[str]:
+    return [str(name) for name in study.document.get("answer") or ()]
+
+
+def _within(out: Path, setups: Sequence[str], named: Sequence[str]) -> list[tuple[Side, Side]]:
+    sides = _named(sides_of(out, "", named), out, setups)
     if len(sides) < 2:
         raise UsageProblem(
-            f"{out} has one set-up, '{next(iter(sides), '')}', and nothing to compare it with", "name a second study"
+            f"{out} has one set-up, '{next(iter(sides), '')}', and nothing to compare it with{_why_alone(sides)}",
+            "name a second study",
         )
     first, *others = sides.values()
     return [(first, other) for other in others]
 
 
-def _between(outs: Sequence[Path], setups: Sequence[str]) -> list[tuple[Side, Side]]:
+def _why_alone(sides: Mapping[str, Side]) -> str:
+    unfinished = next((side.study.unfinished for side in sides.values()), "")
+    return f" ({unfinished})" if unfinished else ""
+
+
+def _between(outs: Sequence[Path], setups: Sequence[str], named: Sequence[str]) -> list[tuple[Side, Side]]:
     names = [out.resolve().name for out in outs]
     labels = names if len(set(names)) == len(names) else [str(out) for out in outs]
-    first, *others = (_named(sides_of(out, label), out, setups) for out, label in zip(outs, labels, strict=True))
+    first, *others = (_named(sides_of(out, label, named), out, setups) for out, label in zip(outs, labels, strict=True))
     pairs: list[tuple[Side, Side]] = []
     for other in others:
         both = [setup for setup in first if setup in other]
@@ -263,26 +302,68 @@ def _varying(*sides: Side) -> list[str]:
     return fig.varying((f"{side.label} {side.setup}", run.trial.params) for side in sides for run in side.runs)
 
 
-def compare_sides(first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False) -> Comparison:
+def compare_sides(
+    first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False, named: Sequence[str] = ()
+) -> Comparison:
     """The second side against the first, whatever they are."""
+    sides = (first, second)
     names = _varying(first, second)
-    notes: list[str] = []
+    notes = [
+        note
+        for study, label in ((first.study, first.label), (second.study, second.label))
+        for note in _incomplete(study, label)
+    ]
+    notes = list(dict.fromkeys(notes))
     by_cell = [_by_cell(side, names, anyway, notes) for side in (first, second)]
     both = [cell for cell in by_cell[0] if cell in by_cell[1]]
     for place, side in enumerate((first, second)):
         alone = [_spelled(cell) for cell in by_cell[place] if cell not in by_cell[1 - place]]
         if alone:
             notes.append(f"only {_who(side, first, second)} has {', '.join(alone[:MANY])}: left out")
+    for side in sides:
+        if any(run.trial.evidence == UNVERIFIED for run in side.runs):
+            notes.append(f"{_who(side, *sides)} is simulated by a model that was never held against the real stack")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
-    api = any(run.figures.get("requests") is not None for side in (first, second) for run in side.runs)
-    tested = TESTED_API if api else TESTED
+    tested = _tested(first, second, named)
     wanted = [*tested, *(figure for figure in SHOWN if figure not in tested)]
-    found = [replace(_found(figure, cells, (first, second)), tested=figure in tested) for figure in wanted]
+    found = [replace(_found(figure, cells, sides, anyway), tested=figure in tested) for figure in wanted]
     for_each = {
-        _spelled(cell): tuple(_found(figure, [runs], (first, second)) for figure in wanted)
+        _spelled(cell): tuple(_found(figure, [runs], sides, anyway) for figure in wanted)
         for cell, runs in zip(both if len(both) > 1 else (), cells, strict=False)
     }
     return Comparison(first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike))
+
+
+def _incomplete(study: StudyRecord, label: str) -> Iterable[str]:
+    """Trials that were not run, and those that have lost files since."""
+    whole = f"{label}: " if label else ""
+    if study.unfinished:
+        yield f"{whole}{study.unfinished}"
+    for trial in study.trials:
+        if trial.damage:
+            yield f"{whole}{trial.name} is damaged: {'; '.join(trial.damage)}"
+
+
+def _tested(first: Side, second: Side, named: Sequence[str]) -> tuple[Figure, ...]:
+    """Those that are named; else what the scenario calls its answer, and then the usual ones, six in all (see above)."""
+    if named:
+        return tuple(_figure(name) for name in dict.fromkeys(named))
+    runs = (*first.runs, *second.runs)
+    api = any(run.figures.get("requests") is not None for run in runs)
+    told = [name for name in _answer(first.study) if name in _answer(second.study)]
+    usual = [figure.name for figure in (TESTED_API if api else TESTED)]
+    if api and not any(run.figures["workloads"] for run in runs):  # it has no figures of workloads
+        usual = [name for name in usual if name in API_FIGURES]
+    return tuple(_figure(name) for name in list(dict.fromkeys((*told, *usual)))[:MOST_TESTED])
+
+
+def _figure(name: str) -> Figure:
+    """With the words of the column that it is of: `rejected(nodes)` has those of `rejected`."""
+    of = name.partition("(")[0]
+    for figure in (*TESTED, *TESTED_API, *SHOWN):
+        if figure.name == of:
+            return replace(figure, name=name)
+    return Figure(name, "", "more", "less", needs_all=False)
 
 
 def _who(side: Side, first: Side, second: Side) -> str:
@@ -290,16 +371,27 @@ def _who(side: Side, first: Side, second: Side) -> str:
 
 
 def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[Cell, list[Run]]:
-    """Runs that can be trusted, by the params that vary."""
-    cells: dict[Cell, list[Run]] = {}
-    doubtful = [run.trial.name for run in side.runs if not run.trial.valid]
-    if doubtful:
-        did = "compared although they are" if anyway else "left out:"
-        notes.append(f"{side.label or side.setup}: {did} not to be trusted: {', '.join(doubtful[:MANY])}")
+    """Runs by the params that vary: those that can be trusted; where none of a cell can, those that ended, marked."""
+    every: dict[Cell, list[Run]] = {}
     for run in side.runs:
-        if run.trial.valid or anyway:
-            cell = tuple((name, fig.as_text(run.trial.params.get(name))) for name in names)
-            cells.setdefault(cell, []).append(run)
+        cell = tuple((name, fig.as_text(run.trial.params.get(name))) for name in names)
+        every.setdefault(cell, []).append(run)
+    cells: dict[Cell, list[Run]] = {}
+    for cell, runs in every.items():
+        vouched = [run for run in runs if run.trial.valid]
+        kept = runs if anyway else vouched or [run for run in runs if not run.trial.cut_off]
+        cells |= {cell: kept} if kept else {}
+    who = side.label or side.setup
+    used = {run.trial.name for runs in cells.values() for run in runs}
+    left_out = [run.trial.name for run in side.runs if run.trial.name not in used]
+    if left_out:
+        notes.append(f"{who}: left out: not to be trusted: {', '.join(left_out[:MANY])}")
+    doubtful = [run.trial for runs in cells.values() for run in runs if not run.trial.valid]
+    if doubtful:
+        did = "compared although they are not to be trusted" if anyway else "! not to be trusted"
+        told = [f"{trial.name}: {'; '.join(trial.reasons)}" for trial in doubtful[:MANY]]
+        more = f", and {len(doubtful) - MANY} more" if len(doubtful) > MANY else ""
+        notes.append(f"{who}: {did}: {', '.join(told)}{more}")
     return cells
 
 
@@ -313,7 +405,9 @@ def _are_pairs(cells: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> bool:
     return alike and sum(len(a) for a, _ in cells) >= PAIRS_NEEDED
 
 
-def _found(figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]], sides: tuple[Side, Side]) -> Found:
+def _found(
+    figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]], sides: tuple[Side, Side], anyway: bool
+) -> Found:
     if not cells:
         return Found(figure, why="no runs that both sides have and that can be trusted")
     for place, side in enumerate(sides):
@@ -327,6 +421,13 @@ def _found(figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]],
     known = [([float(v or 0) for v in a], [float(v or 0) for v in b]) for a, b in values]
     both = tuple(tuple(v for cell in known for v in cell[place]) for place in (0, 1))
     means = [sum(side) / len(side) for side in both]
+    vouched = [all(run.trial.vouches_for([kind_of(figure.name)]) for cell in cells for run in cell[n]) for n in (0, 1)]
+    if not anyway and not all(vouched):
+        whose = " and ".join(_who(side, *sides) for side, sure in zip(sides, vouched, strict=True) if not sure)
+        why = f"not to be trusted: {kind_of(figure.name)} of {whose}"
+        return Found(
+            figure, means[0], means[1], why=why, runs=(both[0], both[1]), doubtful=(not vouched[0], not vouched[1])
+        )
     by_ratio = all(value > 0 for side in both for value in side)
     scale: Callable[[float], float] = math.log if by_ratio else float
     scaled = [([scale(v) for v in a], [scale(v) for v in b]) for a, b in known]

@@ -8,17 +8,24 @@ Definitions:
   admitted. Without a queue the Job controller dispatches: a workload is dispatched when all its pods are created.
 - `p50_s` …: percentiles of turnaround (completed − submitted) of completed workloads by nearest rank: the ⌈p·n⌉-th
   smallest, which some workload really had. With fewer than 100 workloads p99 is the largest.
+- `bound_per_s`: (n − 1) / (last − first) of the n pods that were bound to a node. `schedule_p50_s`, `schedule_p99_s`: percentiles
+  of a pod's time from created to bound, by nearest rank: what the scheduler, and whatever gates a pod, took.
+- Figures of one submit phase (`p99_s(phase=prod)`, see `asked_of`) are the same of its workloads alone; `total_s` runs from its own
+  first submission to its own last completion, and is empty unless all of its workloads completed.
 - `cpu_util`, `gpu_util`, `held_idle_s`: see `utilisation`; from the first submission to the last completion, or to the
   end of the trial where not everything completed.
 - `nodes`: that were there at any time. `workloads`: that the steps would submit, where trial.json says how many.
 - `submitted` = `completed` + `failed` + `deleted` + `pending`, each workload counted once, the earlier word winning.
-- `clog`: the kind of the clog that was diagnosed, empty if none was. `audit_NAME`: how much the audit of that name found;
+- `evidence`: `real` for real components, `verified model` for a model that was held against them, `unverified model` for another.
+- `clog`: the kind of the clog that was diagnosed, empty if none was. `stalls`, `stalled_s`: times at which no workload got on for
+  30 s or more although the trial went on, and how long they were in all. `audit_NAME`: how much the audit of that name found;
   empty for a trial that was interrupted, which nobody audits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +35,9 @@ from seatrial.analysis import api
 from seatrial.analysis.directory import TrialRecord, read_trial
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle, turnaround
 from seatrial.analysis.utilisation import use
-from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED
+from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
+from seatrial.scenario.expressions import figure_of, phase_of
 
 Figures = dict[str, float | str | None]
 
@@ -51,11 +59,12 @@ AFTER: tuple[str, ...] = (
     "cpu_util", "gpu_util", "held_idle_s", "valid",
 )  # fmt: skip
 MORE: tuple[str, ...] = (
-    "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "end_s", "trial",
-    "clog", *AUDITS.values(), *api.FIGURES,
+    "failed", "deleted", "pending", "creation_per_s", "mean_s", "max_s", "held_idle_gpu_s", "bound_per_s",
+    "schedule_p50_s", "schedule_p99_s", "end_s", "trial",
+    "evidence", "clog", "stalls", "stalled_s", *AUDITS.values(), *api.FIGURES,
 )  # fmt: skip
-WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", *AUDITS.values(), *api.COUNTED})
-TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "clog"})
+WHOLE = frozenset({"repeat", "seed", *COUNTS, "failed", "deleted", "pending", "stalls", *AUDITS.values(), *api.COUNTED})
+TEXT = frozenset({"scenario", "on", "setup", "stack", "outcome", "trial", "evidence", "clog"})
 FIXED = frozenset({*BEFORE, *AFTER, *MORE})
 
 
@@ -68,15 +77,11 @@ def figures(trial_dir: Path, document: Mapping[str, Any] | None = None) -> Figur
 def figures_of(seen: Lifecycle) -> Figures:
     """The same for a trial that is read already."""
     trial, document = seen.trial, seen.trial.document
-    submitted = seen.workloads.height
-    ends = _ends(seen)
-    planned = _planned(trial, submitted)
-    everything = trial.outcome == "completed" and ends["completed"] == submitted == planned > 0
+    planned = _planned(trial, seen.workloads.height)
+    of_all = _of_workloads(seen, planned, trial.outcome == "completed")
     last = seen.last(COMPLETED.name)
-    until = last if everything and last is not None else seen.end_ns
-    total = (until - seen.first_ns) / SECOND if everything else None
-    spent = use(seen, until)
-    took = turnaround(seen.workloads).sort()
+    spent = use(seen, last if of_all["total_s"] is not None and last is not None else seen.end_ns)
+    took = turnaround(seen.workloads)
     return {
         "scenario": str(document.get("scenario", "")),
         "on": str(document.get("on", "")),
@@ -86,32 +91,84 @@ def figures_of(seen: Lifecycle) -> Figures:
         "seed": int(document.get("seed", 0)),
         **{param_column(name): value for name, value in trial.params.items()},
         "nodes": sum(int(group.get("count", 1)) for group in document.get("nodes") or ()),
-        "workloads": planned,
-        "pods": int(seen.workloads["pods"].sum()),
-        "submitted": submitted,
-        "completed": ends["completed"],
+        **of_all,
         "outcome": trial.outcome,
-        "total_s": total,
-        "rate_per_s": ends["completed"] / total if total else None,
-        "dispatch_per_s": _rate(seen, ADMITTED.name if _has(trial, ADMITTED.name) else PODS_CREATED.name),
-        **{f"p{percent}_s": percentile(took, percent) for percent in (50, 95, 99)},
         "cpu_util": spent.cpu,
         "gpu_util": spent.gpu,
         "held_idle_s": spent.held_idle_s,
         "valid": trial.valid,
-        "failed": ends["failed"],
-        "deleted": ends["deleted"],
-        "pending": ends["pending"],
         "creation_per_s": _rate(seen, CREATED.name),
         "mean_s": int((took // 1000).sum()) / took.len() / 1e6 if took.len() else None,
-        "max_s": percentile(took, 100),
+        "max_s": percentile(took.sort(), 100),
         "held_idle_gpu_s": spent.held_idle_gpu_s,
         "end_s": (seen.end_ns - seen.first_ns) / SECOND,
         "trial": trial.name,
+        "evidence": trial.evidence,
         "clog": str((document.get("clog") or {}).get("kind", "")),
+        **_stalls(document.get("stalls")),
         **{figure: None if trial.unaudited else trial.audits.get(name, 0) for name, figure in AUDITS.items()},
         **api.figures(trial),
     }
+
+
+def _stalls(stalls: Any) -> Figures:
+    """Empty where nobody looked for them: in studies of older versions, and where `seatrial sample` judged the trial."""
+    if not isinstance(stalls, list):
+        return {"stalls": None, "stalled_s": None}
+    return {"stalls": len(stalls), "stalled_s": sum(one["until_ns"] - one["from_ns"] for one in stalls) / SECOND}
+
+
+def _of_workloads(seen: Lifecycle, planned: int, well: bool) -> Figures:
+    """What can be said of all workloads of a trial, and of those of one phase (`expressions.OF_PHASES`)."""
+    submitted, ends = seen.workloads.height, _ends(seen)
+    last = seen.last(COMPLETED.name)
+    whole = well and ends["completed"] == submitted == planned > 0 and last is not None
+    total = (last - seen.first_ns) / SECOND if whole and last is not None else None
+    took = turnaround(seen.workloads).sort()
+    waited = _scheduling(seen)
+    return {
+        "workloads": planned,
+        "pods": int(seen.workloads["pods"].sum()),
+        "submitted": submitted,
+        **ends,
+        "total_s": total,
+        "rate_per_s": ends["completed"] / total if total else None,
+        "dispatch_per_s": _rate(seen, ADMITTED.name if _has(seen.trial, ADMITTED.name) else PODS_CREATED.name),
+        **{f"p{percent}_s": percentile(took, percent) for percent in (50, 95, 99)},
+        "bound_per_s": _rate_of(seen.pods[SCHEDULED.name]) if SCHEDULED.name in seen.pods.columns else None,
+        **{f"schedule_p{percent}_s": percentile(waited, percent) for percent in (50, 99)},
+    }
+
+
+def _scheduling(seen: Lifecycle) -> pl.Series:
+    """Per pod, nanoseconds from created to bound, sorted."""
+    if not {PODS_CREATED.name, SCHEDULED.name} <= set(seen.pods.columns):
+        return pl.Series("waited", dtype=pl.Int64)
+    return (seen.pods[SCHEDULED.name] - seen.pods[PODS_CREATED.name]).drop_nulls().sort()
+
+
+def asked_of(trial: TrialRecord, names: Iterable[str], seen: Lifecycle | None = None) -> Figures:
+    """Figures that are no columns of summary.csv: of single identities (`rejected(tenant)`) and phases (`p99_s(phase=prod)`).
+    Of a phase that submitted nothing here they are empty."""
+    wanted = list(dict.fromkeys(names))
+    found: Figures = {**api.asked_of(trial, [name for name in wanted if not phase_of(name)])}
+    phases = dict.fromkeys(phase for name in wanted if (phase := phase_of(name)))
+    if phases and seen is None:
+        seen = lifecycle(trial)
+    for phase in phases:
+        assert seen is not None
+        values = _of_phase(seen, phase)
+        found |= {name: values.get(figure_of(name)) for name in wanted if phase_of(name) == phase}
+    return found
+
+
+def _of_phase(seen: Lifecycle, phase: str) -> Figures:
+    workloads = seen.workloads.filter(pl.col("phase") == phase)
+    pods = seen.pods.join(workloads.select(pl.col("number").alias("workload")), on="workload", how="semi")
+    first = workloads[SUBMITTED.name].min()
+    part = replace(seen, workloads=workloads, pods=pods, first_ns=first if isinstance(first, int) else seen.first_ns)
+    planned = (seen.trial.phases.get(phase) or {}).get("count")
+    return _of_workloads(part, planned if isinstance(planned, int) else workloads.height, well=True)
 
 
 def since_first_s(at_ns: Any, row: Figures, document: Mapping[str, Any]) -> float | None:
@@ -175,10 +232,15 @@ def _ends(seen: Lifecycle) -> dict[str, int]:
 
 
 def _rate(seen: Lifecycle, stage: str) -> float | None:
-    count, first, last = seen.reached(stage), seen.first(stage), seen.last(stage)
-    if count < 2 or first is None or last is None or last <= first:
+    return _rate_of(seen.workloads[stage]) if stage in seen.workloads.columns else None
+
+
+def _rate_of(times: pl.Series) -> float | None:
+    """Per second, of moments in nanoseconds, from the first to the last."""
+    first, last = times.min(), times.max()
+    if times.count() < 2 or not isinstance(first, int) or not isinstance(last, int) or last <= first:
         return None
-    return (count - 1) * SECOND / (last - first)
+    return (times.count() - 1) * SECOND / (last - first)
 
 
 def _has(trial: TrialRecord, stage: str) -> bool:

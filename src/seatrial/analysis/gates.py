@@ -10,7 +10,7 @@ the repeats of that. Two rules:
   smallest to the largest margin: the gate fails if every repeat says so. From six on it is that of `resampling.of_pairs`. One
   repeat decides alone. A mean on the wrong side that is not beyond noise is `open`: it passes, and is said.
 
-A trial that is not to be trusted fails a gate about what is measured, and one that was cut off fails every gate.
+A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.api import asked_of
 from seatrial.analysis.comparing import Side, sides_of, why_unlike
-from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.directory import CUT_OFF, DAMAGED, StudyRecord, TrialRecord, read_study
 from seatrial.analysis.resampling import of_pairs
 from seatrial.analysis.tables import summary_rows
+from seatrial.model.doubts import kind_of
 from seatrial.scenario.expressions import EXACT, FIGURES, Comparison, Expression, ExpressionProblem, Reference, Value
 
 HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
@@ -43,6 +43,7 @@ class Verdict:
     where: str
     state: str
     explanation: str = ""
+    short: str = ""  # the explanation where the whole of it was printed already
 
     @property
     def line(self) -> str:
@@ -87,12 +88,14 @@ class _Study:
         return [repeat for name, of, repeat in self.runs if (name, of) == (setup, cell)]
 
 
-def judge(out: Path, baseline: Path | None = None) -> list[Verdict]:
-    """Every gate of the study in `out`, with what was found."""
-    return judge_study(read_study(out), summary_rows(out), baseline)
+def judge(out: Path, baseline: Path | None = None, gated: bool = False) -> list[Verdict]:
+    """Every gate of the study in `out`, with what was found. `gated`: somebody acts on the verdicts, if there is no gate too."""
+    return judge_study(read_study(out), summary_rows(out), baseline, gated)
 
 
-def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None) -> list[Verdict]:
+def judge_study(
+    study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None, gated: bool = False
+) -> list[Verdict]:
     """The same for a study and a summary that are read already."""
     expects = _expectations(study)
     asked = [name for text, _ in expects for name in Expression.parse(text).asked]
@@ -102,10 +105,23 @@ def judge_study(study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path 
     verdicts = [v for text, place in expects for v in _Gate(mine, other, unlike, text, place).verdicts()]
     named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
     verdicts += [] if named else list(_outcomes(study))
-    missing = len(study.document.get("trials", ())) - len(study.trials)
-    if missing:
-        verdicts.append(Verdict("all trials run", "", study.out.name, FAILS, f"{missing} trials were not run"))
+    if expects or baseline or gated:
+        verdicts += _models_instead(study)
+    if study.unfinished or len(study.trials) < len(study.document.get("trials", ())):
+        verdicts.append(_not_all_ran(study))
     return verdicts
+
+
+def unfinished(out: Path) -> list[Verdict]:
+    """The only verdict on a study that was interrupted just now: whoever interrupts does not want to wait for the others."""
+    study = read_study(out)
+    return [_not_all_ran(study)] if study.unfinished else []
+
+
+def _not_all_ran(study: StudyRecord) -> Verdict:
+    missing = len(study.document.get("trials", ())) - len(study.trials)
+    why = study.unfinished or f"{missing} trials were not run"
+    return Verdict("all trials run", "", study.out.name, FAILS, why)
 
 
 def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
@@ -115,7 +131,7 @@ def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
 
 
 def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str]) -> _Study:
-    """`asked`: figures of single identities that expectations name."""
+    """`asked`: figures of single identities and phases that expectations name."""
     row_of = {str(row["trial"]): row for row in rows}
     varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
     runs: _Runs = {}
@@ -123,7 +139,7 @@ def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str])
         cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
         row = row_of[trial.name]
         params = {name: value for name, value in trial.params.items() if name not in fig.FIXED}  # in summary.csv: texts
-        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **asked_of(trial, asked)})
+        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **fig.asked_of(trial, asked)})
     return _Study(study, varying, runs)
 
 
@@ -135,13 +151,30 @@ def _expectations(study: StudyRecord) -> list[tuple[str, str]]:
     return list(dict.fromkeys((str(one["text"]), str(one["place"])) for one in listed))
 
 
+def _models_instead(study: StudyRecord) -> Iterator[Verdict]:
+    """A set-up whose own component is under test, but was not run: no gate may pass for it."""
+    if study.on != "sim":
+        return
+    brought = {trial.setup: trial.document.get("components") or () for trial in study.trials}
+    for setup, components in brought.items():
+        for component in components:
+            why = (
+                f"the set-up brings its own {component}, and the simulator ran a model instead: "
+                "nothing is known of the program (run it with --on local, or leave the set-up out with --setup)"
+            )
+            yield Verdict(f"runs its own {component}", "", setup, FAILS, why)
+
+
 def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
     for trial in study.trials:
         if trial.outcome == "completed":
             yield Verdict(OUTCOME, "", trial.name, HOLDS)
         else:
-            detail = str(trial.document.get("detail") or "it was cut off")
-            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}")
+            cut = "; ".join(trial.reasons) if trial.outcome in (CUT_OFF, DAMAGED) else ""
+            detail = cut or str(trial.document.get("detail") or "")
+            clog = (trial.document.get("clog") or {}).get("kind") if trial.outcome == "clogged" else ""
+            short = f"clogged: {clog}; the summary says why" if clog else ""
+            yield Verdict(OUTCOME, "", trial.name, FAILS, f"{trial.outcome}: {detail}", short)
 
 
 class _Gate:
@@ -152,6 +185,7 @@ class _Gate:
         self.text, self.place = text, place
         self.expression = Expression.parse(text)
         self.exact = self.expression.figures <= set(EXACT)
+        self.kinds = {kind_of(figure) for figure in self.expression.figures}
 
     def verdicts(self) -> Iterator[Verdict]:
         references = self.expression.references.values()
@@ -219,7 +253,7 @@ class _Gate:
         for run in runs:
             if run.trial.outcome == CUT_OFF:
                 return f"{run.trial.name} was interrupted"
-            if not (run.trial.counted if self.exact else run.trial.valid):
+            if not run.trial.vouches_for(self.kinds):
                 return f"{run.trial.name} is not to be trusted: {'; '.join(run.trial.reasons)}"
         return ""
 

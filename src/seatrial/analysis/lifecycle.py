@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis.directory import TRIAL, TrialRecord, read_submitted
+from seatrial.analysis.directory import NOTHING_SUBMITTED, TRIAL, Submitted, TrialRecord, read_submitted
 from seatrial.model.errors import SetupProblem
 from seatrial.model.lifecycle import COMPLETED, FAILED, LOST, RUNNING, STANDARD, SUBMITTED
 from seatrial.record import merging
+from seatrial.record.segments import Part
 
 FIRST_RUNNING = "first_running"
 _NEVER = np.iinfo(np.int64).min
@@ -73,8 +74,18 @@ _kept: list[tuple[Any, Lifecycle]] = []  # what was read last, and what it depen
 
 
 def lifecycle(trial: TrialRecord) -> Lifecycle:
-    """Reads a trial's observations, sealed or not. The last one is kept: after a run seven parts of the report ask for the same."""
-    depends_on = (_files(trial.directory), trial.stages, trial.errors_ns, trial.resolution_ns, trial.phases)
+    """Reads a trial's observations, sealed or not. Of a trial that is known to be damaged, what can still be read.
+
+    The last one is kept: after a run seven parts of the report ask for the same.
+    """
+    depends_on = (
+        _files(trial.directory),
+        trial.stages,
+        trial.errors_ns,
+        trial.resolution_ns,
+        trial.phases,
+        trial.damage,
+    )
     kept = next(iter(_kept), None)
     if kept is not None and kept[0] == depends_on:
         return replace(kept[1], trial=trial)
@@ -91,14 +102,8 @@ def _files(directory: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def _read(trial: TrialRecord) -> Lifecycle:
-    submitted = read_submitted(trial.directory)
-    try:
-        part = merging.read(trial.directory, trial.stages, trial.errors_ns)
-    except pl.exceptions.PolarsError as error:
-        raise SetupProblem(
-            f"the observations in {trial.directory} cannot be read: {error}",
-            "They were damaged after the run; take them from a backup, or run again.",
-        ) from error
+    submitted = _submitted(trial)
+    part = _observed(trial)
     seen = _worst_first(part.observed, trial.errors_ns)
     pods, pod_errors = _pods(part.pods, seen, trial)
     workloads = submitted.frame.rename({"at_ns": SUBMITTED.name})
@@ -130,6 +135,27 @@ def _read(trial: TrialRecord) -> Lifecycle:
         pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
         errors = {name: error + step for name, error in errors.items()}
     return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
+
+
+def _submitted(trial: TrialRecord) -> Submitted:
+    try:
+        return read_submitted(trial.directory)
+    except SetupProblem:
+        if not trial.damage:
+            raise
+        return NOTHING_SUBMITTED
+
+
+def _observed(trial: TrialRecord) -> Part:
+    try:
+        return merging.read(trial.directory, trial.stages, trial.errors_ns)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if trial.damage:
+            return merging.EMPTY
+        raise SetupProblem(
+            f"the observations in {trial.directory} cannot be read: {error}",
+            "They were damaged after the run; take them from a backup, or run again.",
+        ) from error
 
 
 def order_of(trials: Sequence[TrialRecord]) -> list[str]:

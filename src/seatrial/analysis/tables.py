@@ -21,8 +21,8 @@ from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, deltas, lifecy
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
+from seatrial.record.layout import PODS, SIZES, SUMMARY, TIMES
 
-TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
 DECIMALS = 6
 _SLICE = 100_000  # rows turned into seconds and text at a time
 
@@ -85,7 +85,7 @@ def summary_rows(out: Path) -> list[fig.Figures]:
     study = read_study(out)
     if _is_fresh(out / SUMMARY, study):
         frame = pl.read_csv(out / SUMMARY, infer_schema=False)
-        if frame.height == len(study.trials):
+        if frame.height == len(study.trials) and set(frame.columns) >= fig.FIXED:  # not of a version that knew fewer
             return [_typed(row) for row in frame.rows(named=True)]
     return [fig.figures_of(lifecycle(trial)) for trial in study.trials]
 

@@ -96,7 +96,7 @@ def _groups(file: Path) -> tuple[NodeGroup, ...]:
     from seatrial.scenario import expand, node_list, read
 
     known = {stack: stacks.find(stack).settings for stack in stacks.names()}
-    trials = expand(node_list(file) or read(file), on="sim", stacks=known, repeat=1)
+    trials = expand(node_list(file) or read(file), on="sim", stacks=known, stages=stacks.stages(), repeat=1)
     for trial in trials:
         if not any(group.kubelet or group.existing for group in trial.setup.nodes):
             return trial.setup.nodes

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from seatrial.cli.targets import check_file
+
 
 def compare(
     outs: list[Path] = typer.Argument(
@@ -13,6 +15,12 @@ def compare(
     ),
     setup: str = typer.Option(
         "", "--setup", metavar="A,B", help="Only these set-ups; of one study, the first is the base."
+    ),
+    figure: list[str] = typer.Option(
+        [],
+        "--figure",
+        metavar="F",
+        help="Test this figure, like p99_s(phase=prod), instead of the usual ones; repeatable.",
     ),
     anyway: bool = typer.Option(False, "--anyway", help="Compare what is not comparable; the answer says so on top."),
     everything: bool = typer.Option(False, "--all", help="Also figures that are shown but not tested."),
@@ -33,8 +41,10 @@ def compare(
     from seatrial.report import comparisons as shown
     from seatrial.report.page.comparison import comparison_page
 
+    for option, target in (("--markdown", markdown), ("--html", html), ("--png", png)):
+        check_file(option, target)
     setups = [part.strip() for part in setup.split(",") if part.strip()]
-    found = compared(outs, setups, anyway=anyway)
+    found = compared(outs, setups, figure, anyway=anyway)
     if as_json:
         typer.echo(shown.as_json(found), nl=False)
     else:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from seatrial.cli.targets import check_file
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -20,8 +22,10 @@ SUMMARY: Any = typer.Option(
 )
 
 
-def check(baseline: Path | None) -> None:
-    """A baseline that is none is said before anything is run."""
+def check(baseline: Path | None, junit: Path | None, summary: Path | None) -> None:
+    """A baseline that is none, or a file that cannot be written, is said before anything is run."""
+    check_file("--junit", junit)
+    check_file("--summary", summary)
     if baseline is not None:
         from seatrial.analysis.directory import read_study
 

@@ -43,6 +43,7 @@ def stacks(
 def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
     """What `seatrial stacks` says of one; stages and settings only its own."""
     from seatrial.model.settings import shown
+    from seatrial.stacks import model_verified
 
     usual = {stage.name for stage in plain.stages}
     return {
@@ -51,6 +52,7 @@ def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
         "runs_on": list(getattr(stack, "runs_on", ())),
         "needs": getattr(stack, "needs", ""),
         "verified": getattr(stack, "verified", ""),
+        "model_verified": model_verified(stack),
         "stages": [
             {"name": stage.name, "of": stage.of, "about": stage.about}
             for stage in stack.stages
@@ -74,6 +76,8 @@ def _show(stack: Mapping[str, Any], *, first: bool) -> None:
     _fact("runs on", ", ".join(stack["runs_on"]) or "not said")
     _fact("needs", stack["needs"] or "not said")
     _fact("verified", stack["verified"] or "not said")
+    if not stack["model_verified"]:
+        _fact("model", "never held against the real stack: reports mark it and do not rank it")
     if stack["stages"]:
         _fact("stages", ", ".join(stage["name"] for stage in stack["stages"]))
     if stack["settings"]:
@@ -105,6 +109,7 @@ def schema() -> None:
 
     Example: seatrial schema > scenario.schema.json
     """
+    from seatrial import stacks
     from seatrial.scenario import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    typer.echo(json.dumps(json_schema(stacks.stages()), indent=2))

@@ -35,10 +35,12 @@ def plot(
 
     from seatrial.report.plotting import Choice, by_reason
     from seatrial.report.plotting import plot as draw
+    from seatrial.study.directory import disk_problems
 
     if which not in PLOTS:
         raise UsageProblem(f"--plot {which}: no such picture", f"choose {' or '.join(PLOTS)}")
-    done = draw(out, which, kind, Choice(head, tail, skip_errors))
+    with disk_problems(out):
+        done = draw(out, which, kind, Choice(head, tail, skip_errors))
     words = Console(stderr=True, highlight=False)
     for note in done.notes:
         words.print(note, soft_wrap=True, markup=False)

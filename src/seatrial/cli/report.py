@@ -29,15 +29,17 @@ def report(
     from seatrial.report.page import REPORT
     from seatrial.report.terminal import summary_table
     from seatrial.report.writing import write_report
+    from seatrial.study.directory import disk_problems
 
-    judging.check(baseline)
-    files = write_report(out)
-    summary_table(out, Console())
+    judging.check(baseline, junit, summary)
+    with disk_problems(out):
+        files = write_report(out)
+        summary_table(out, Console())
     for file in files:
         typer.echo(file)
     if show and not webbrowser.open((out / REPORT).absolute().as_uri()):
         typer.echo(f"no browser was found; open {out / REPORT} yourself", err=True)
     if baseline or junit or summary:
-        verdicts = judge(out, baseline)
+        verdicts = judge(out, baseline, gated=True)
         judging.tell(out, verdicts, Console(stderr=True, highlight=False), junit, summary)
         raise typer.Exit(int(any(verdict.state == FAILS for verdict in verdicts)))

@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from seatrial.cli import judging
-from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.errors import SetupProblem, UsageProblem, cut
 from seatrial.model.plan import NodeGroup, Target, Trial
 
 CLUSTERS = ("sim", "local", "kubeconfig")
@@ -72,16 +72,16 @@ def run(
     from seatrial.scenario import expand, findings_of, parse_sets, read
     from seatrial.scenario.settings_file import with_settings_file
     from seatrial.study.again import again
-    from seatrial.study.directory import left_behind
+    from seatrial.study.directory import left_behind, refuse_occupied
     from seatrial.study.fitting import memory_findings
     from seatrial.study.interrupting import interruption
     from seatrial.study.running import check, run_study
 
-    judging.check(baseline)
+    judging.check(baseline, junit, summary)
     before = again(scenario)
     on = on or (before.on if before else "sim")
     if on not in CLUSTERS:
-        raise UsageProblem(f"--on {on}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
+        raise UsageProblem(f"--on {cut(on)}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
     standing = _standing(on, cluster)
     setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
     if before is None:
@@ -92,10 +92,13 @@ def run(
             setups, picked = before.setups, before.stacks
         values = {**before.sets, **values}
         repeat, seed = repeat or before.repeat, before.seed if seed is None else seed
+    target = out or _default_out(source.name)
+    refuse_occupied(target, force)
     expanded = expand(
         source,
         on=on,
         stacks=stacks.settings(),
+        stages=stacks.stages(),
         pick_setups=setups,
         pick_stacks=picked,
         sets=values,
@@ -123,7 +126,6 @@ def run(
         finding for trial in trials for finding in (*findings_of(trial), *memory_findings(trial))
     ):
         words.print(f"finding: {finding}", soft_wrap=True, markup=False)
-    target = out or _default_out(source.name)
     unbuilt: list[str] = []
     if on == "local":
         trials, unbuilt = _prepare(place, trials)
@@ -134,7 +136,7 @@ def run(
         with Progress(len(trials), words) as progress:
             result = run_study(
                 source.name, source.document, trials, asked, target, progress,
-                force=force, jobs=jobs, baseline=baseline, reporting=progress.say,
+                force=force, jobs=jobs, baseline=baseline, gated=bool(junit or summary), reporting=progress.say,
             )  # fmt: skip
     finally:
         for line in left_behind(target):
@@ -187,7 +189,7 @@ def _profiled(on: str, cluster: str, components: list[str]) -> tuple[str, ...]:
         )
     for component in components:
         if component not in PROFILED:
-            raise UsageProblem(f"--profile {component}: no such component", f"choose from {', '.join(PROFILED)}")
+            raise UsageProblem(f"--profile {cut(component)}: no such component", f"choose from {', '.join(PROFILED)}")
     return tuple(components)
 
 

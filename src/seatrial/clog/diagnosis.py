@@ -5,7 +5,7 @@ It carries its evidence: who holds what and who waits for it, as edges, not only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,14 @@ class Diagnosis:
     proven: bool = False  # it follows from the state alone, as long as nobody takes back what was given
     can_finish: int = 0  # workloads that are not over and may still finish; 0: nothing at all will move any more
     words: tuple[str, ...] = ()  # what components said of it themselves
+
+    def is_certain(self, releases: Sequence[int]) -> bool:
+        """It can never resolve by itself, and nothing else will get on either. `releases`: time-outs of the stack, which take back
+        what is held: they dissolve every knot, but make no room for what never fits."""
+        if self.kind == CONTROLLER_DEAD:
+            return True
+        too_large = self.kind in (NEVER_FITS, AGGREGATE_ADMISSION) and not self.waiters
+        return self.proven and not self.can_finish and (too_large or not releases)
 
     def as_json(self) -> dict[str, Any]:
         return {

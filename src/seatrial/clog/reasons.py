@@ -50,8 +50,9 @@ def diagnose(
     dead: Sequence[str] = (),
     moving: Collection[str] = (),
 ) -> Diagnosis:
-    """Why nothing moves. `dead`: what is known of components that died; `moving`: names of the workloads that only take turns
-    in failing; `releases`: time-outs of the stack that free what is held, so that a knot is no end."""
+    """Why nothing moves; with `quiet_ns` 0 it is not said for how long. `dead`: what is known of components that died; `moving`:
+    names of the workloads that only take turns in failing; `releases`: time-outs of the stack that free what is held, so that a
+    knot is no end."""
     scene = Scene(state, quiet_ns, tuple(releases), tuple(dead), frozenset(moving))
     reasons: tuple[Callable[[Scene], Diagnosis | None], ...] = (
         _dead, _too_large, _deadlock, _turns, _quota_exhausted, _head_of_line, _nobody_acts,
@@ -110,6 +111,7 @@ def _too_large(scene: Scene) -> Diagnosis | None:
         },
         _quota_edges([workload for workload in never if workload.admitted], scene.line) if scene.state.queued else (),
         proven=not closed,
+        can_finish=len(rest),
     )
 
 
@@ -143,7 +145,8 @@ def _turns(scene: Scene) -> Diagnosis | None:
     waiting = [workload for workload in scene.state.workloads if workload.name not in scene.moving]
     now = knot(scene.state, as_it_stands=True)
     names = scene.names(turning) or tuple(sorted(scene.moving))
-    summary = f"{listing(names)} take turns in failing: in {_time(scene.quiet_ns)} none of them got on."
+    quiet = f"in {_time(scene.quiet_ns)} " if scene.quiet_ns else ""
+    summary = f"{listing(names)} take turns in failing: {quiet}none of them got on."
     if scene.releases:
         summary += f" What they hold is taken from them after {_time(max(scene.releases))}, and then they begin again."
     for workload in turning:
@@ -247,7 +250,8 @@ def _nobody_acts(scene: Scene) -> Diagnosis | None:
     words = (*scene.state.troubles, *_said(left))
     one = len(left) == 1
     what = _undone(actor, one) if actor else f"{'is' if one else 'are'} not over, and a component is in trouble"
-    summary = f"{listing(scene.names(left))} {what}: nothing has moved for {_time(scene.quiet_ns)}.{_words(words)}"
+    quiet = f": nothing has moved for {_time(scene.quiet_ns)}" if scene.quiet_ns else ""
+    summary = f"{listing(scene.names(left))} {what}{quiet}.{_words(words)}"
     named = {workload.number for workload in left}
     waiters = [workload for workload in scene.state.workloads if workload.number not in named]
     room = scene.board.in_all(scene.board.free(), scene.board.open)
@@ -266,7 +270,8 @@ def _unknown(scene: Scene) -> Diagnosis:
     workloads = scene.state.workloads
     holding = [workload for workload in workloads if workload.nodes]
     waiting = [workload for workload in workloads if not workload.nodes]
-    parts = [f"nothing has moved for {_time(scene.quiet_ns)}, and the state does not say why"]
+    quiet = f" for {_time(scene.quiet_ns)}" if scene.quiet_ns else ""
+    parts = [f"nothing has moved{quiet}, and the state does not say why"]
     if holding:
         nodes = scene.places(holding)
         parts.append(

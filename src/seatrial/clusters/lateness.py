@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from seatrial.kube import clock
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.units import MILLISECOND, SECOND
 
 EVERY_S = 0.05
@@ -31,19 +32,20 @@ class Lateness:
         self._total += max(now - due, 0)
         return now
 
-    def reasons(self, request_ns: float | None) -> list[str]:
+    def reasons(self, request_ns: float | None) -> list[Doubt]:
         """Not to trust the trial, whose requests took so long on average (`None`: it sent no load of requests)."""
-        reasons = []
+        reasons: list[Doubt] = []
         if request_ns is not None:
             if self.mean > SHARE * request_ns:
                 late, took = self.mean / 1e6, request_ns / 1e6
-                reasons.append(
-                    f"the client's event loop was {late:.1f} ms late on average; a request took {took:.1f} ms"
-                )
+                reason = f"the client's event loop was {late:.1f} ms late on average; a request took {took:.1f} ms"
+                reasons.append(Doubt(reason, (TIMES,), round(self.mean / SECOND, 6)))
         elif self.worst > MOST:
-            reasons.append(f"the client's event loop was up to {self.worst / 1e6:.0f} ms late")
+            reason = f"the client's event loop was up to {self.worst / 1e6:.0f} ms late"
+            reasons.append(Doubt(reason, (TIMES, RATES), round(self.mean / SECOND, 6)))
         if self.cpu > BUSIEST:
-            reasons.append(f"the client used {self.cpu:.0%} of a core: it may have been the bottleneck")
+            reason = f"the client used {self.cpu:.0%} of a core: it may have been the bottleneck"
+            reasons.append(Doubt(reason, (TIMES, RATES)))
         return reasons
 
     @property

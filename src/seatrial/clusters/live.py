@@ -20,6 +20,7 @@ from seatrial.clusters.application import Applications
 from seatrial.clusters.fakes import CONNECTIONS
 from seatrial.clusters.lateness import Lateness
 from seatrial.clusters.preparing import apply, make_namespace, until
+from seatrial.clusters.priority import USUAL, ahead
 from seatrial.clusters.requests.asking import Asking
 from seatrial.clusters.requests.measuring import Measuring
 from seatrial.clusters.requests.permitting import Permits
@@ -29,14 +30,14 @@ from seatrial.clusters.submitting import Api, Command, Limit, NoVerdict, Through
 from seatrial.kube import ApiProblem, Client, Lost, Unreachable, Watching, clock
 from seatrial.kube.config import Impersonation
 from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, NAMESPACES, NODES, PODS, STRATEGIC
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Stack, Tally
 from seatrial.model.labels import STUDY_LABEL, UNREADY_ANNOTATION
-from seatrial.model.load import Load
+from seatrial.model.load import Load, latest
 from seatrial.model.plan import Delete, Identity, NodeGroup, Nodes, Requests, Trial, Until, Workload
 from seatrial.model.settings import own
-from seatrial.model.state import State
-from seatrial.model.units import SECOND
+from seatrial.model.state import State, WorkloadState
 from seatrial.observe import sources
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
@@ -76,6 +77,7 @@ class LiveCluster:
         self._watching: list[Watching] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lateness = Lateness()
+        self._priority = USUAL
         self._end: int | None = None
         self._broken: asyncio.Future[str] | None = None
         self._roster: Roster[str] = Roster(self.now)
@@ -100,7 +102,7 @@ class LiveCluster:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         import uvloop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with ahead() as self._priority, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.get_loop().set_exception_handler(_without_noise)
             return runner.run(main)
 
@@ -141,14 +143,15 @@ class LiveCluster:
 
     async def load(self, load: Load) -> Tally:
         phase = self.ledger.phase(load.phase)
+        if not load.count:
+            return Tally(load.phase, 0, 0, 0)
         if load.due is None:
-            first, last = await self._rounds(load, phase)
-            wanted = last - first
-        else:
-            due = load.due.tolist()
-            first, last = await self._on_time(load, phase, due)
-            wanted = due[-1] if due else 0
-        return Tally(load.phase, load.count, wanted, last - first)
+            sent = await self._rounds(load, phase)
+            return Tally(load.phase, load.count, max(sent) - min(sent), max(sent) - min(sent))
+        start = clock()
+        sent = await self._on_time(load, phase, [start + due for due in load.due.tolist()])
+        late = latest(load.due, [at - start for at in sent])
+        return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), late)
 
     async def acting(self, identity: Identity, connections: int) -> Client:
         """A client of its own for an identity, which may do everything there."""
@@ -236,6 +239,12 @@ class LiveCluster:
         quota = self.stack.quota(self.trial.setup.settings, self._roster.capacity())
         return state_of(self.now(), self.observer, self._workloads, self._node_groups, self._closed, quota, self.dead())
 
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        return self.state().workloads
+
+    def at_rest(self) -> bool:
+        return False
+
     def dead(self) -> list[str]:
         """What should run and does not, as far as that is ours to know."""
         return []
@@ -282,22 +291,22 @@ class LiveCluster:
         created = self.ledger.counts[self.ledger.number["created"]]
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
-        reasons = list(self._problems)
-        counted = not reasons and created >= sent  # after a gap a list says what is so, if not since when
+        reasons = [Doubt(problem) for problem in self._problems]
         reasons += self._lateness.reasons(self._asking.mean_ns() if self._asking else None)
         if any(gap.missed for gap in gaps):
-            reasons.append(f"watches missed events in {sum(gap.missed for gap in gaps)} gaps")
+            missed = f"watches missed events in {sum(gap.missed for gap in gaps)} gaps"
+            reasons.append(Doubt(missed, (TIMES, RATES)))  # after a gap a list says what is so, if not since when
         if created < sent:
-            reasons.append(f"{sent} workloads were created and only {created} were seen")
+            reasons.append(Doubt(f"{sent} workloads were created and only {created} were seen"))
         refused = self._measuring.refused if self._measuring else {}
         return {
             "reasons": reasons,
-            "counted": counted,
             "refused": self._asking.notes() if self._asking else [],
             "not_measured": [f"{name} does not show its metrics ({why})" for name, why in refused.items()],
             "loop_lag_worst_ms": self._lateness.worst / 1e6,
             "loop_lag_mean_ms": round(self._lateness.mean / 1e6, 3),
             "client_cpu": round(self._lateness.cpu, 4),
+            "client_priority": self._priority,
             "objects_created": sent,
             "objects_seen": created,
             "not_submitted": self.observer.failures,
@@ -322,27 +331,23 @@ class LiveCluster:
             return Api(self.client, self.namespace)
         return Command(command, self.client, self.namespace, values_of(self.kubeconfig(), self.client.access.context))
 
-    async def _on_time(self, load: Load, phase: int, due: list[int]) -> tuple[int, int]:
+    async def _on_time(self, load: Load, phase: int, due: list[int]) -> list[int]:
         """Each item when it is due, answered or not; without due times as fast as the connections allow."""
-        start = clock()
         slots = asyncio.Semaphore(CONNECTIONS * 4)  # encoded ahead, so that no connection waits for us
         sent: list[int] = []
         async with asyncio.TaskGroup() as group:
             for index in range(load.count):
-                at = self._limit.slot(start + due[index])
-                wait = at - clock()
-                if wait > 0:
-                    await asyncio.sleep(wait / SECOND)
+                await self._limit.turn(due[index])
                 await slots.acquire()
                 task = group.create_task(self._submit(load.item(index), phase, sent))
                 task.add_done_callback(lambda _: slots.release())
-        return min(sent, default=start), max(sent, default=start)
+        return sent
 
-    async def _rounds(self, load: Load, phase: int) -> tuple[int, int]:
+    async def _rounds(self, load: Load, phase: int) -> list[int]:
         sent: list[int] = []
         send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
         await in_rounds(range(load.count), load.pace, self._limit, send)
-        return min(sent, default=0), max(sent, default=0)
+        return sent
 
     async def _submit(self, workload: Workload, phase: int, sent: list[int]) -> None:
         """The workload is known before its request leaves: the watch may be faster than the answer."""

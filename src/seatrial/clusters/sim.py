@@ -14,7 +14,7 @@ from seatrial.model.load import Load
 from seatrial.model.plan import Delete, Nodes, Requests, Trial, Until
 from seatrial.model.randomness import stream_seed
 from seatrial.model.settings import CONTROL_PLANE
-from seatrial.model.state import State
+from seatrial.model.state import State, WorkloadState
 from seatrial.record.ledger import Ledger
 from seatrial.record.starts import write_starts
 from seatrial.record.submissions import Submissions
@@ -148,6 +148,12 @@ class SimCluster:
     def state(self) -> State:
         quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
         return dataclasses.replace(self._sim.state(), quota=quota)
+
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        return self._sim.unfinished()
+
+    def at_rest(self) -> bool:
+        return self._kernel.idle
 
     def target(self) -> dict[str, Any]:
         return {}

@@ -169,7 +169,11 @@ def values_of(kubeconfig: str, context: str, project: str = "") -> dict[str, str
 
 @dataclass(slots=True)
 class Limit:
-    """A client that sends no faster than its rate: when the next workload may leave."""
+    """A client that sends no faster than its rate, whichever phase an item belongs to.
+
+    An item takes its slot when it is due, never before: a slot reserved for later would hold back the items of every other
+    phase until then.
+    """
 
     interval: int
     free: int = 0
@@ -178,29 +182,37 @@ class Limit:
     def of(cls, rate: float | None) -> Limit:
         return cls(int(SECOND / rate) if rate else 0)
 
-    def slot(self, due: int) -> int:
-        at = max(due, self.free)
-        self.free = at + self.interval
-        return at
+    async def turn(self, due: int = 0) -> None:
+        """Returns when the item is due and the rate allows it. A phase asks for one item at a time, so that phases take turns."""
+        await _until(due)
+        if self.interval:
+            at = max(clock(), self.free)
+            self.free = at + self.interval
+            await _until(at)
+
+
+async def _until(when: int) -> None:
+    wait = when - clock()
+    if wait > 0:
+        await asyncio.sleep(wait / SECOND)
 
 
 async def in_rounds(
     indices: Sequence[int], pace: Pace, limit: Limit, send: Callable[[int], Coroutine[Any, Any, None]]
 ) -> None:
     """`pace.size` together, the next round `pace.every` after the start of the last, but not before all were answered."""
+    asks = asyncio.Lock()
+
+    async def in_turn(index: int) -> None:
+        async with asks:
+            await limit.turn()
+        await send(index)
+
     for first in range(0, len(indices), pace.size):
         began = clock()
-        await _together([_at(limit.slot(began), send, index) for index in indices[first : first + pace.size]])
-        rest = began + pace.every - clock()
-        if rest > 0 and first + pace.size < len(indices):
-            await asyncio.sleep(rest / SECOND)
-
-
-async def _at(due: int, send: Callable[[int], Coroutine[Any, Any, None]], index: int) -> None:
-    wait = due - clock()
-    if wait > 0:
-        await asyncio.sleep(wait / SECOND)
-    await send(index)
+        await _together([in_turn(index) for index in indices[first : first + pace.size]])
+        if first + pace.size < len(indices):
+            await _until(began + pace.every)
 
 
 async def _together(jobs: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -9,6 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LONGEST_ECHO = 80  # characters of what the user wrote: a message is there to be read
+
+
+def cut(text: str) -> str:
+    """What the user wrote, for a message: of a very long text its beginning and its end, where most mistakes are."""
+    if len(text) <= LONGEST_ECHO:
+        return text
+    half = LONGEST_ECHO // 2 - 1
+    return f"{text[:half]} … {text[-half:]}"
+
 
 class SeatrialError(Exception):
     """Root of everything we raise on purpose."""

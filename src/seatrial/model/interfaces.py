@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seatrial.model.lifecycle import Stage
 from seatrial.model.plan import Amounts, Delete, Nodes, Requests, Scalar, Trial, Until, Workload
 from seatrial.model.settings import Setting
-from seatrial.model.state import State
+from seatrial.model.state import State, WorkloadState
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
@@ -23,12 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How a load went: what was asked for and what the client achieved (ns; sends from first to last)."""
+    """How a load went: what was asked for and what the client achieved (ns; sends from first to last).
+
+    `late_ns`: how long after it was due an item was sent, at worst; of items due together the first counts.
+    """
 
     phase: str
     count: int
     wanted_ns: int
     took_ns: int
+    late_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Stack(Protocol):
     needs: str  # what must be there for it on a real cluster, for `seatrial stacks`
     runs_on: Sequence[str]  # of sim, local, kubeconfig
     verified: str  # how its figures were checked, for `seatrial stacks`
+    model_verified: bool  # its model was held against the real thing; a class says so itself and does not inherit it
     created_as: tuple[str, str]  # API group and plural of what the client creates for a workload
 
     def refuses(self, trial: Trial) -> str | None:
@@ -120,6 +125,12 @@ class Cluster(Protocol):
 
     def state(self) -> State:
         """Who holds what and who waits, from what is known here: never a request."""
+
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        """The workloads of `state`; the nodes are not looked at."""
+
+    def at_rest(self) -> bool:
+        """Nothing is under way any more that could change anything. Only a simulator can know."""
 
     async def delete(self, what: Delete) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from seatrial.model.plan import Pace, Submit, Workload
 from seatrial.model.randomness import arrays
 from seatrial.model.units import SECOND
+
+Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Load:
     phase: str
     count: int
     pace: Pace
-    due: np.ndarray[tuple[int], np.dtype[np.int64]] | None
+    due: Times | None
     item: Callable[[int], Workload]
 
 
@@ -37,7 +39,14 @@ def load_of(submit: Submit, seed: int) -> Load:
     return Load(submit.name, submit.count, submit.pace, _due(submit.pace, submit.count, generator), item)
 
 
-def _due(pace: Pace, count: int, generator: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+def latest(due: Times, sent: Sequence[int]) -> int:
+    """How long after it was due an item was sent, at worst, both from the start of the phase. Of items that are due together (a
+    burst) the first counts: nobody sends them all in the same moment."""
+    leads = np.diff(due, prepend=-1) > 0
+    return int((np.asarray(sent, dtype=np.int64) - due)[leads].max(initial=0))
+
+
+def _due(pace: Pace, count: int, generator: np.random.Generator) -> Times | None:
     order = np.arange(count, dtype=np.int64)
     match pace.kind:
         case "at-once":

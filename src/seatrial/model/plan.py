@@ -161,6 +161,7 @@ class Wait:
     count: int | None = None  # this many instead of all
     timeout: int = HOUR
     go_on: bool = False
+    place: str = field(default="", compare=False)  # file:line:column
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +280,7 @@ class Part:
     version: str = ""  # of the component's Go module, built like ours
     config: str = ""  # a configuration file of the user's
     args: tuple[str, ...] = ()
+    place: str = field(default="", compare=False)  # file:line:column
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,7 @@ class Trial:
     target: Target = Target()
     own: tuple[str, ...] = ()  # the params that some set-up of the scenario has values of its own for
     namespaces: int = 0  # made before the steps for what create phases make; 0: the trial's own namespace takes it
+    answer: tuple[str, ...] = ()  # the figures that answer the scenario's question
 
     @property
     def name(self) -> str:

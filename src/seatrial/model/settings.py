@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from seatrial.model.plan import Scalar
-from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND, format_duration
+from seatrial.model.units import MICROSECOND, MILLISECOND, MINUTE, SECOND, format_duration
 
 # How much an `equal` QPS may burst: client-go's own defaults (50/100, 20/30, 100/200) are at or below this ratio.
 EQUAL_BURST_RATIO = 2
@@ -100,6 +100,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
 
 # How we ourselves submit and measure: in a scenario's `settings`, or in the file `seatrial.toml`. Only what is given is recorded.
 OWN: tuple[Setting, ...] = (
+    Setting("clog", "patience", 10 * MINUTE, "a stall that lasts longer than this counts as a clog", kind="duration"),
     Setting("measure", "resolution", 0, "times are rounded down to this; 0s: as fine as they were seen", kind="duration"),
     Setting("measure", "stages", "all", "stages drawn beside the general ones, `queued,admitted`, or `all`", kind="text"),
     Setting("submit", "command", "", "a command that submits one workload, instead of the API", kind="text"),

@@ -30,6 +30,16 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
 _RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
+class NotWhole(ValueError):
+    """A fraction of what is counted in pieces."""
+
+    def __init__(self, text: str | int | float, resource: str) -> None:
+        self.what = f"'{text}' is no whole number of {resource}"
+        slices = "; a slice of a GPU is a resource of its own, like nvidia.com/mig-1g.5gb" if "gpu" in resource else ""
+        self.remedy = f"write a whole number: Kubernetes refuses fractions of it{slices}"
+        super().__init__(f"{self.what}; {self.remedy}")
+
+
 def parse_duration(text: str) -> int:
     """`1m30s` → nanoseconds. A bare number is refused: seconds or milliseconds is anyone's guess."""
     text = text.strip()
@@ -41,14 +51,26 @@ def parse_duration(text: str) -> int:
 
 
 def parse_quantity(text: str | int | float, resource: str = "") -> int:
-    """`5m`, `50M`, `256Gi` → an integer amount of `resource`, rounded up as Kubernetes does."""
+    """`5m`, `50M`, `256Gi` → an integer amount of `resource`, rounded up as Kubernetes does where it takes fractions."""
+    value = _exact(text)
+    if resource and not _has_fractions(resource) and value.denominator != 1:
+        raise NotWhole(text, resource)
+    value *= 1000 if resource == "cpu" else 1
+    return -(-value.numerator // value.denominator)
+
+
+def _has_fractions(resource: str) -> bool:
+    """Those of CPU are counted in millicores, those of a byte are rounded up. All else is counted in pieces, as
+    apimachinery's validation has it (`must be an integer`)."""
+    return resource in ("cpu", "memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
+
+
+def _exact(text: str | int | float) -> Fraction:
     match = _QUANTITY.fullmatch(str(text).strip())
     if not match:
         raise ValueError(f"'{text}' is not a quantity; write it like 500m, 2, 50M or 256Gi")
     number, exponent, suffix = match.groups()
-    value = Fraction(number) * _SUFFIXES[suffix or ""] * Fraction(10) ** int(exponent or 0)
-    value *= 1000 if resource == "cpu" else 1
-    return -(-value.numerator // value.denominator)
+    return Fraction(number) * _SUFFIXES[suffix or ""] * Fraction(10) ** int(exponent or 0)
 
 
 def format_quantity(amount: int, resource: str) -> str:

@@ -13,6 +13,7 @@ from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, ind
 from seatrial.record.segments import RECORD, Segment
 
 FLUSH_AT = 1 << 20  # bytes: a million records make 24 writes
+MOVED, GOT_ON, LOST_POD = 1, 2, 4  # what `listen` can wait for: any record; what `last` counts; a pod that is gone
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class Ledger:
         self.stages = tuple(stages)
         self.number = index_of(stages)
         self.counts = [0] * len(self.stages)  # workloads that reached each stage
-        self.last = 0  # when something was last achieved: a workload reached a stage as a whole, or a pod finished
+        self.last = 0  # when a workload last got on: it reached a stage as a whole, or one more of its pods did
         self.touched = 0  # when anything at all was last recorded
         self.stirred = 0  # when a pod last changed in a way that is no stage: turned down, held, let go
         self.nodes: list[str] = []
@@ -49,6 +50,9 @@ class Ledger:
         self._finished = self.number[FINISHED.name]
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
+        self._began_again: set[int] = set()  # workloads that lost a pod: the pod that replaces it is no progress
+        self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
+        self._tell: Callable[[int], None] = lambda _: None
 
     def phase(self, name: str) -> int:
         return self._phases.setdefault(name, len(self._phases))
@@ -89,6 +93,8 @@ class Ledger:
         again."""
         self._records += RECORD.pack(at, workload, stage, source, -1, detail)
         self.touched = at
+        if self._awaited & MOVED:
+            self._ring(MOVED)
         if self._left[stage][workload] > 0:
             self._left[stage][workload] = 0
             self._reached(at, workload, stage)
@@ -97,13 +103,17 @@ class Ledger:
         """A pod reached a pod stage. To be called once per pod and stage; a pod that comes again is a new pod."""
         self._records += RECORD.pack(at, pod, stage, source, node, detail)
         self.touched = at
+        if self._awaited & MOVED:
+            self._ring(MOVED)
         workload = self.pod_workload[pod]
         left = self._left[stage]
         left[workload] -= 1
         if not left[workload]:
             self._reached(at, workload, stage)
-        elif stage == self._finished:
+        elif stage == self._finished or workload not in self._began_again:
             self.last = at
+            if self._awaited & GOT_ON:
+                self._ring(GOT_ON)
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
         """Another source's time for something reached: recorded, not counted again."""
@@ -114,14 +124,28 @@ class Ledger:
         self._records += RECORD.pack(at, pod, self.number[LOST.name], 0, -1, 0)
         self.touched = at
         workload = self.pod_workload[pod]
+        self._began_again.add(workload)
+        if self._awaited & LOST_POD:
+            self._ring(LOST_POD)
         for stage in reached:
             if self._left[stage][workload] > 0:
                 self._left[stage][workload] += 1
 
     def achieved(self, at: int) -> None:
-        """Something was done for good that is no stage: whoever did it is at work."""
+        """Progress without a stage."""
         self.last = max(self.last, at)
         self.touched = max(self.touched, at)
+        if self._awaited & GOT_ON:
+            self._ring(GOT_ON)
+
+    def listen(self, what: int, call: Callable[[int], None]) -> None:
+        """Calls once, with the next of these (MOVED, GOT_ON, LOST_POD, added up). There is one listener: a new one takes the place
+        of the last."""
+        self._awaited, self._tell = what, call
+
+    def _ring(self, what: int) -> None:
+        self._awaited = 0
+        self._tell(what)
 
     def stage_of(self, workload: int) -> str:
         """The last stage it has reached as a whole."""
@@ -134,6 +158,8 @@ class Ledger:
 
     def _reached(self, at: int, workload: int, stage: int) -> None:
         self.last = at
+        if self._awaited & GOT_ON:
+            self._ring(GOT_ON)
         self.counts[stage] += 1
         if self._waiting[stage]:
             self._count_down(workload, stage)

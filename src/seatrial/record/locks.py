@@ -1,19 +1,76 @@
-"""Files that a process locks as long as it lives: the kernel takes the lock back however it ends."""
+"""Files and directories that a process locks as long as it lives: the kernel takes the lock back however it ends."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+PATIENCE_S = 0.5  # a reader that only asks holds the lock for some microseconds
+UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVAL)  # some network file systems
 
 
 def is_locked(path: Path, flags: int = os.O_RDONLY) -> bool:
     """Whether a living process holds its lock."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
     return False
+
+
+class Locked(Exception):
+    """Another living process holds the lock; `pid` is 0 where the system does not say which."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"held by process {pid}")
+        self.pid = pid
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Holds the lock of a file or directory. A file system without locks is used without: there is no other way."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _take(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise Locked(_holder(path)) from None
+            time.sleep(0.01)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+            return
+        else:
+            return
+
+
+def _holder(path: Path) -> int:
+    """The process that holds the lock, as Linux lists it; 0 elsewhere."""
+    try:
+        inode = str(path.stat().st_ino)
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return 0
+    for line in lines:
+        fields = line.split()  # 1: FLOCK ADVISORY WRITE 1234 fe:01:5678 0 EOF
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
+            return int(fields[4])
+    return 0

@@ -15,7 +15,7 @@ import numpy as np
 from seatrial.analysis.directory import StudyRecord
 from seatrial.analysis.lifecycle import lifecycle
 from seatrial.analysis.sizes import Seconds, by_size
-from seatrial.report.drawing import colour, head, short
+from seatrial.report.drawing import colour, head, marked, short
 
 PANELS = 6  # sizes side by side; more go into another pair of rows
 MOST = 24  # sizes drawn; the table has all
@@ -69,7 +69,7 @@ def sizes_figure(study: StudyRecord) -> Any | None:
                 axis.yaxis.set_label_coords(-0.52 / place[2], 0.5)
             if row == 0:
                 axis.set_title(f"{size} pod{'s' if size > 1 else ''}", loc="left", fontsize=9, color="#222222")
-            names = [short(setup, LONGEST) for setup in setups] if row == 1 else []
+            names = marked(setups, study.doubtful, LONGEST) if row == 1 else []
             axis.set_xticks(range(len(setups)), names or [""] * len(setups), rotation=90, fontsize=8)
             axis.set_xlim(-0.6, len(setups) - 0.4)
             axis.grid(axis="x", visible=False)

@@ -47,6 +47,13 @@ def decimals_for(values: Sequence[float]) -> int:
     return max(decimals, 2) if min(sizes, default=1) < 0.995 else decimals
 
 
+def three_digits(value: float, sign: str = "") -> str:
+    """Three digits, and never as a power of ten: people read 1,990 faster than 1.99e+03."""
+    if abs(value) >= 99.95 or value == 0:
+        return f"{value:{sign},.0f}"
+    return f"{value:{sign}.3g}" if abs(value) >= 0.001 else f"{value:{sign}.2g}"
+
+
 def _table(columns: Sequence[Column], well: Sequence[bool], gap: int) -> rich.Table:
     headings = (
         rich.Column(printable(c.heading), justify="left" if c.left else "right", vertical="bottom", no_wrap=not c.left)

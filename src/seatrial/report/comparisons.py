@@ -44,7 +44,7 @@ def headline(comparison: Comparison) -> str:
         return "no difference beyond noise"
     if tested and all(found.verdict == "same" for found in tested):
         return "the same in all runs"
-    if any(found.ratio is not None for found in tested):
+    if any(found.p is not None or found.ratio is not None for found in tested):
         return "too few runs to tell a difference from noise"
     return "nothing that can be compared"
 
@@ -81,7 +81,11 @@ def _is_shown(found: Found, everything: bool) -> bool:
 
 def _row(name: str, found: Found, part: bool = False) -> list[str]:
     verdict = "" if part else found.verdict or found.why
-    return [name, _amount(found.first), _amount(found.second), _ratio(found), _interval(found), verdict]
+    first, second = (
+        f"{'! ' if doubt else ''}{_amount(value)}"
+        for value, doubt in zip((found.first, found.second), found.doubtful, strict=True)
+    )
+    return [name, first, second, _ratio(found), _interval(found), verdict]
 
 
 def _amount(value: float | None) -> str:
@@ -95,7 +99,7 @@ def number(value: float) -> str:
 def _ratio(found: Found) -> str:
     if found.ratio is not None:
         return f"× {found.ratio:.3f}"
-    return "-" if found.difference is None else f"{found.difference:+.4g}"
+    return "-" if found.difference is None or any(found.doubtful) else f"{found.difference:+.4g}"
 
 
 def _interval(found: Found) -> str:
@@ -183,7 +187,7 @@ def _figure_json(found: Found) -> dict[str, Any]:
     return {
         "figure": found.figure.name, "unit": found.figure.unit, "first": found.first, "second": found.second,
         "ratio": found.ratio, "low": found.low, "high": found.high, "level": found.level, "p": found.p,
-        "corrected_p": found.corrected_p, "verdict": found.verdict, "why": found.why,
+        "corrected_p": found.corrected_p, "doubtful": list(found.doubtful), "verdict": found.verdict, "why": found.why,
         "first_runs": list(found.runs[0]), "second_runs": list(found.runs[1]),
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Below the summary: what audits and waits that went on have found, and workloads by size."""
+"""Below the summary: stalls, what audits and waits that went on have found, and workloads by size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 
 from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord
+from seatrial.analysis.directory import StudyRecord, TrialRecord
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
 from seatrial.report.columns import Column, decimals_for, print_columns
 from seatrial.report.printing import print_line
@@ -39,18 +39,18 @@ def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
 
 
 def print_findings(console: Console, study: StudyRecord, rows: Sequence[fig.Figures]) -> None:
-    """A line for every audit of a set-up that found something, and for every wait that went on."""
+    """A line for the stalls and for every audit of a set-up that found something, and for every wait that went on."""
     lines = findings(study, rows)
     for line in lines[:SHOWN]:
         print_line(console, line)
     if len(lines) > SHOWN:
-        print_line(console, f"and {len(lines) - SHOWN} more like these: see audits and notes in trial.json")
+        print_line(console, f"and {len(lines) - SHOWN} more like these: see stalls, audits and notes in trial.json")
 
 
 def findings(study: StudyRecord, rows: Sequence[fig.Figures]) -> list[str]:
     """The lines themselves, those that matter least last."""
     audits = _audits(study)
-    return [*audits[False], *_notes(study, rows), *audits[True]]
+    return [*_stalls(study, rows), *audits[False], *_notes(study, rows), *audits[True]]
 
 
 def since_first(at_ns: Any, row: fig.Figures, document: Mapping[str, Any]) -> str:
@@ -68,6 +68,27 @@ def _spreads(rows: Sequence[Mapping[str, Any]], name: str, plus_minus: str) -> l
         spread = "" if deviation is None else f" {plus_minus} {deviation:.{decimals}f}"
         cells.append("-" if mean is None else f"{mean:.{decimals}f}{spread}")
     return cells
+
+
+def _stalls(study: StudyRecord, rows: Sequence[fig.Figures]) -> list[str]:
+    """One line per set-up: how often, and the longest with its cause."""
+    by_name = {str(row["trial"]): row for row in rows}
+    found: dict[str, list[tuple[TrialRecord, Mapping[str, Any]]]] = {}
+    for trial in study.trials:
+        for stall in trial.document.get("stalls") or ():
+            found.setdefault(trial.setup, []).append((trial, stall))
+    lines = []
+    for setup, stalls in found.items():
+        trial, longest = max(stalls, key=lambda one: one[1]["until_ns"] - one[1]["from_ns"])
+        row = by_name.get(trial.name, {})
+        begin, end = (fig.since_first_s(longest[key], row, trial.document) or 0.0 for key in ("from_ns", "until_ns"))
+        often = f" {len(stalls)} times, the longest" if len(stalls) > 1 else ""
+        ended = "" if longest.get("resolved", True) else ", until the next step or the end of the trial"
+        lines.append(
+            f"{setup}: stalled{often} {end - begin:.0f} s from {begin:.1f} s to {end:.1f} s of {trial.name}{ended}: "
+            f"{longest['kind']}: {longest['summary']}"
+        )
+    return lines
 
 
 def _audits(study: StudyRecord) -> dict[bool, list[str]]:

@@ -34,14 +34,20 @@ def short(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
+def marked(setups: Sequence[str], doubtful: Sequence[str], most: int = 30) -> list[str]:
+    """Names for a picture; an exclamation mark before those that are not to be trusted."""
+    return [f"! {short(name, most)}" if name in doubtful else short(name, most) for name in setups]
+
+
 def legend_height(setups: Sequence[str]) -> float:
     """Inches that the legend takes beyond its first row."""
     return 0.19 * ((len(setups) - 1) // ACROSS)
 
 
 def head(
-    figure: Any, height: float, title: str, lines: Sequence[str], *, setups: Sequence[str], markers: str = "o"
-) -> None:
+    figure: Any, height: float, title: str, lines: Sequence[str], *, setups: Sequence[str], markers: str = "o",
+    doubtful: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Title, the lines below it and the legend, from the top down."""
     from matplotlib.lines import Line2D
 
@@ -58,7 +64,7 @@ def head(
         for n in range(len(setups))
     ]
     figure.legend(
-        handles, [short(name, 30) for name in setups], loc="upper left",
+        handles, marked(setups, doubtful), loc="upper left",
         bbox_to_anchor=(0.012, 1 - (top + 0.02) / height), ncols=min(len(setups), ACROSS),
         handletextpad=0.1, columnspacing=1.4, borderpad=0, fontsize=9.5,
     )  # fmt: skip

@@ -21,7 +21,8 @@ def print_gates(verdicts: Sequence[Verdict], console: Console) -> None:
     """What does not hold, and what passed only because of noise or was not judged."""
     for verdict in verdicts:
         if verdict.state != HOLDS:
-            print_line(console, verdict.line if verdict.state == FAILS else f"{verdict.state}: {verdict.line}")
+            line = f"{verdict.where}: {verdict.short}" if verdict.short else verdict.line
+            print_line(console, line if verdict.state == FAILS else f"{verdict.state}: {line}")
 
 
 def write_junit(verdicts: Sequence[Verdict], study: StudyRecord, path: Path) -> Path:

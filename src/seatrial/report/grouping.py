@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.directory import UNVERIFIED
+
+NOT_HELD = "simulated by a model that was never held against the real stack"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,15 @@ class Group:
     def trusted(self) -> tuple[fig.Figures, ...]:
         """The repeats that count: the valid ones, or all where none is."""
         return tuple(row for row in self.rows if row["valid"]) or self.rows
+
+    @property
+    def evidence(self) -> str:
+        """What its figures are of (`TrialRecord.evidence`)."""
+        return str(self.rows[0]["evidence"])
+
+    @property
+    def unverified(self) -> bool:
+        return self.evidence == UNVERIFIED
 
     @property
     def doubtful(self) -> bool:
@@ -69,7 +81,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def grouped(rows: Sequence[fig.Figures]) -> list[Group]:
     """Set-up by set-up, each in the order in which its trials come."""
-    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED)
+    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED and "(" not in name)
     names = fig.varying((str(row["setup"]), {name: row.get(name) for name in columns}) for row in rows)
     groups: dict[tuple[str, ...], list[fig.Figures]] = {}
     for row in rows:

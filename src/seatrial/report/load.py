@@ -12,14 +12,19 @@ from seatrial.analysis.api_tables import (
     api_table,
     by_identity,
     differences,
+    in_order,
     phase_times,
     rejections,
     unmatched,
 )
 from seatrial.analysis.directory import StudyRecord, TrialRecord
-from seatrial.report.columns import Column, print_columns
+from seatrial.model.doubts import COUNTS, TIMES
+from seatrial.report.columns import Column, print_columns, three_digits
 from seatrial.report.printing import print_line
 
+_COUNTS = {
+    "requests": "\nrequests", "rejected": "rejected\n(429)", "retried": "sent\nagain", "errors": "other\nerrors",
+}  # fmt: skip
 NOISE = {True: "yes", False: "no", None: "too few runs"}
 
 
@@ -28,7 +33,7 @@ def print_load(console: Console, study: StudyRecord) -> None:
     trials = [trial for trial in study.trials if Load(trial).there]
     if not trials:
         return
-    trusted = [trial for trial in trials if trial.valid] or trials
+    trusted = [trial for trial in study.trusted if Load(trial).there]
     table = api_table(trusted)
     _print_identities(console, trusted)
     for line in load_notes(trials):
@@ -52,27 +57,29 @@ def load_notes(trials: Sequence[TrialRecord]) -> list[str]:
 def _print_identities(console: Console, trials: Sequence[TrialRecord]) -> None:
     lines = by_identity(trials)
     columns = [
-        Column("\nset-up", [line.setup for line in lines], left=True),
+        Column("\nset-up", [_marked(line.setup, not line.doubtful) for line in lines], left=True),
+        *params_column([line.params for line in lines]),
         Column("\nwho", [line.who for line in lines], left=True),
-        Column("\nrequests", [f"{line.requests:,.0f}" for line in lines]),
-        Column("rejected\n(429)", [f"{line.rejected:,.0f}" for line in lines]),
-        Column("sent\nagain", [f"{line.retried:,.0f}" for line in lines]),
-        Column("other\nerrors", [f"{line.errors:,.0f}" for line in lines]),
-        Column("p50\nms", [_milliseconds(line.p50_s) for line in lines]),
-        Column("p99\nms", [_milliseconds(line.p99_s) for line in lines]),
+        *(
+            Column(head, [_marked(f"{getattr(line, name):,.0f}", COUNTS not in line.doubtful) for line in lines])
+            for name, head in _COUNTS.items()
+        ),
+        *(
+            Column(f"p{percent}\nms", [_marked(_milliseconds(at), TIMES not in line.doubtful) for line, at in times])
+            for percent, times in ((50, [(one, one.p50_s) for one in lines]), (99, [(one, one.p99_s) for one in lines]))
+        ),
     ]
     print_line(console, "")
     print_line(
         console, "requests, the mean of a run; p50, p99: of those answered well, from when they were due", "bold"
     )
-    print_columns(console, columns, [not line.rejected and not line.errors for line in lines])
+    print_columns(console, columns, [not (line.rejected or line.errors or line.doubtful) for line in lines])
 
 
 def _print_phases(console: Console, trials: Sequence[TrialRecord]) -> None:
     phases = phase_times(trials)
-    setups = list(dict.fromkeys(trial.setup for trial in trials))
     columns = [Column("phase", [name for name, _ in phases], left=True)]
-    for setup in setups:
+    for setup in in_order(trials):
         columns.append(Column(setup, [f"{times[setup]:,.1f}" if setup in times else "-" for _, times in phases]))
     print_line(console, "")
     print_line(console, "how long each phase took, in seconds", "bold")
@@ -83,17 +90,29 @@ def _print_differences(console: Console, found: Sequence[Difference]) -> None:
     if not found:
         return
     columns = [
-        Column("\nset-up", [one.setup for one in found], left=True),
+        Column("\nset-up", [_marked(one.setup, one.valid) for one in found], left=True),
+        *params_column([one.params for one in found]),
         Column("\nmean of", [f"{one.measurement}{f' ({one.unit})' if one.unit else ''}" for one in found], left=True),
-        Column(f"of\n{found[0].baseline}", [f"{one.of_baseline:,.3g}" for one in found]),
-        Column("of the\nset-up", [f"{one.of_setup:,.3g}" for one in found]),
-        Column("\ndifference", [f"{one.difference:+,.3g}" for one in found]),
+        Column(f"of\n{found[0].baseline}", [three_digits(one.of_baseline) for one in found]),
+        Column("of the\nset-up", [three_digits(one.of_setup) for one in found]),
+        Column("\ndifference", [three_digits(one.difference, "+") for one in found]),
         Column("\n%", ["-" if one.percent is None else f"{one.percent:+,.0f}" for one in found]),
-        Column("larger than\nnoise", [NOISE[one.larger_than_noise] for one in found]),
+        Column(
+            "larger than\nnoise", [NOISE[one.larger_than_noise] if one.valid else "not to be trusted" for one in found]
+        ),
     ]
     print_line(console, "")
     print_line(console, f"every set-up against '{found[0].baseline}', run by run", "bold")
     print_columns(console, columns, [one.larger_than_noise is not True for one in found])
+
+
+def params_column(params: Sequence[str]) -> list[Column]:
+    """Nothing where no param varies."""
+    return [Column("\nwith", params, left=True)] if any(params) else []
+
+
+def _marked(text: str, valid: bool) -> str:
+    return text if valid else f"! {text}"
 
 
 def _milliseconds(seconds: float | None) -> str:

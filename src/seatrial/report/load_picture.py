@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from seatrial.analysis.api import MEASUREMENTS, Load, measurements
-from seatrial.analysis.api_tables import Difference, api_table, differences
+from seatrial.analysis.api_tables import Difference, api_table, called, differences, in_order, labels
 from seatrial.analysis.directory import StudyRecord, TrialRecord
+from seatrial.report.columns import three_digits
 from seatrial.report.drawing import colour, head, legend_height, short
 
 POINTS = 400  # of a curve
@@ -27,7 +28,9 @@ def load_figure(study: StudyRecord) -> Any | None:
         return None
     curves = _curves(trials)
     shown = [name for name in MEASUREMENTS if name in curves]
-    setups = list(dict.fromkeys(trial.setup for trial in trials))
+    setups = in_order(trials)
+    params = labels(trials)
+    doubtful = [called(trial.setup, params[trial.name]) for trial in trials if not trial.valid]
     found = [one for one in differences(api_table(trials)) if one.statistic == "mean"]
     above = _HEAD + legend_height(setups)
     height = above + len(shown) * _ROW + _FOOT
@@ -49,17 +52,18 @@ def load_figure(study: StudyRecord) -> Any | None:
     runs = f"{len(trials)} runs" if len(trials) > 1 else "one run"
     about = f"{runs}; thin lines are runs, thick ones their mean; right: the mean of a run, and its difference"
     title = f"{short(study.name)} on {study.on}: the API server under load"
-    head(figure, height, title, [about], setups=setups)
+    head(figure, height, title, [about], setups=setups, doubtful=doubtful)
     return figure
 
 
 def _curves(trials: Sequence[TrialRecord]) -> dict[str, dict[str, list[Curve]]]:
-    """Measurement → set-up → a curve per run."""
+    """Measurement → set-up (and cell) → a curve per run."""
+    params = labels(trials)
     found: dict[str, dict[str, list[Curve]]] = {}
     for trial in trials:
         for (name,), rows in measurements(Load(trial)).group_by("measurement", maintain_order=True):
             curve = (rows["at_s"].to_numpy(), rows["value"].to_numpy())
-            found.setdefault(str(name), {}).setdefault(trial.setup, []).append(curve)
+            found.setdefault(str(name), {}).setdefault(called(trial.setup, params[trial.name]), []).append(curve)
     return found
 
 
@@ -94,9 +98,11 @@ def _say(axis: Any, found: Sequence[Difference]) -> None:
     lines = []
     for one in found[:3]:
         percent = "" if one.percent is None else f" ({one.percent:+,.0f} %)"
+        lines += [one.params] if one.params else []
         lines.append(
-            f"{short(one.baseline, 14)} {one.of_baseline:,.3g}, {short(one.setup, 14)} {one.of_setup:,.3g}{percent}"
+            f"{short(one.baseline, 14)} {three_digits(one.of_baseline)}, "
+            f"{short(one.setup, 14)} {three_digits(one.of_setup)}{percent}"
         )
         noise = {True: "larger than the noise", False: "within the noise", None: "too few runs to tell"}
-        lines.append(f"   {noise[one.larger_than_noise]}")
+        lines.append(f"   {noise[one.larger_than_noise] if one.valid else 'not to be trusted'}")
     axis.text(1.02, 0.95, "\n".join(lines), transform=axis.transAxes, fontsize=8, va="top", color="#333333")

@@ -21,13 +21,13 @@ from seatrial.analysis.figures import as_text
 from seatrial.analysis.lifecycle import lifecycle
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import UsageProblem
+from seatrial.record.layout import FORMATS
 from seatrial.report.boxes import sizes_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.load_picture import load_figure
 from seatrial.report.step_times import KINDS, WHOLE, Counts, Read, Seconds, Step, StepTimes, edges_of, step_times
 
-FORMATS = ("png", "svg", "pdf")
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
 BINS = 24
 NICE = (1, 2, 2.5, 5, 10)
@@ -90,7 +90,7 @@ def _steps_figure(study: StudyRecord, times: StepTimes, notes: Sequence[str] = (
         right.set_xlabel("workloads")
     which = "the steps everyone knows" if times.kind == "general" else "every step the stacks have"
     title = f"{short(study.name)} on {study.on}: how long each step of a workload took ({which})"
-    head(figure, height, title, _pooled(study, times, cut, notes), setups=times.setups)
+    head(figure, height, title, _pooled(study, times, cut, notes), setups=times.setups, doubtful=study.doubtful)
     return figure
 
 
@@ -168,6 +168,7 @@ def _pooled(study: StudyRecord, times: StepTimes, cut: bool, picked: Sequence[st
         notes.append(f"{unfinished} of them did not complete: only the steps that were reached are shown")
     if times.left_out:
         notes.append(f"{times.left_out} more left out: not to be trusted")
+    notes += [f"! not to be trusted: {', '.join(study.doubtful)}"] if study.doubtful else []
     if cut:
         notes.append(f"of each step {POINTS_DRAWN:,} points are drawn, picked at random; the histograms count all")
     return [first, "; ".join(notes)]
@@ -205,7 +206,7 @@ def _totals_figure(study: StudyRecord, groups: Sequence[Group]) -> Any | None:
     missing = sum(group.completed < len(group.rows) for group in groups)
     gap = f"; {missing} point{'s' if missing > 1 else ''} missing where a repeat did not complete" if missing else ""
     title = f"{short(study.name)} on {study.on}: from the first submission to the last completion"
-    head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS)
+    head(figure, height, title, [f"{of}{gap}"], setups=setups, markers=MARKERS, doubtful=study.doubtful)
     return figure
 
 

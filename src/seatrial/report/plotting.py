@@ -17,10 +17,9 @@ from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
 from seatrial.analysis.impossible import impossible
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.tables import whole_file, write_tables
+from seatrial.record.layout import ERRORS
 from seatrial.report.pictures import write_steps
 from seatrial.report.step_times import Read
-
-ERRORS = "errors.csv"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ origin. There is no script: the filter and the comparison are forms, and a page 
 from __future__ import annotations
 
 import datetime
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,9 +18,10 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from seatrial.analysis.comparing import compare
-from seatrial.analysis.directory import STUDY, SUBMITTED, TRIAL, TRIALS, StudyRecord, read_study
+from seatrial.analysis.directory import COMPLETE, RUNNING, SUBMITTED, TRIAL, StudyRecord, read_study
 from seatrial.analysis.tables import summary_rows
 from seatrial.model.errors import SeatrialError, UsageProblem
+from seatrial.record.layout import STUDY, TRIALS
 from seatrial.report import comparisons as told
 from seatrial.report.columns import decimals_for
 from seatrial.report.grouping import grouped
@@ -32,7 +32,6 @@ from seatrial.report.page.writing import stylesheet
 HOST = "127.0.0.1"
 DEEPEST = 3  # folders below the directory in which studies are looked for
 REFRESH_S = 2
-QUIET_S = 60  # a study that says it runs and has written nothing for so long was perhaps killed
 TYPES = {
     ".html": "text/html; charset=utf-8", ".png": "image/png", ".svg": "image/svg+xml", ".pdf": "application/pdf",
     ".csv": "text/csv; charset=utf-8", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
@@ -52,12 +51,12 @@ img { max-width: 100%; background: #fff; border-radius: 8px; }
 class Progress:
     """How far a study is: trials that are over of those planned, and the workloads of those that run."""
 
-    state: str  # running, complete, interrupted, cut off
+    state: str  # running, complete, interrupted, killed, cut off
     over: int
     planned: int
     submitted: int = 0  # workloads of the trials that run
     of: int = 0
-    quiet_s: float = 0.0  # since something was last written
+    damaged: int = 0  # trials that have lost files
 
 
 @dataclass(frozen=True)
@@ -105,21 +104,15 @@ def progress(study: StudyRecord) -> Progress:
     planned = [str(name) for name in study.document.get("trials", ())]
     running = [trial for trial in study.trials if trial.cut_off]
     over = len(study.trials) - len(running)
-    state = str((study.document.get("run") or {}).get("state", "complete"))
-    if state != "running":
-        return Progress("cut off" if running else state, over, len(planned))
+    if study.state != RUNNING:
+        state = "cut off" if running and study.state == COMPLETE else study.state
+        return Progress(state, over, len(planned), damaged=sum(bool(trial.damage) for trial in study.trials))
     submitted = of = 0
     for trial in running:
         path = trial.directory / SUBMITTED
         submitted += path.read_bytes().count(b"\n") if path.is_file() else 0
         of += sum(int(phase.get("count") or 0) for phase in trial.phases.values())
-    newest = max((path.stat().st_mtime for path in _written(study)), default=0.0)
-    return Progress(state, over, len(planned), submitted, of, max(time.time() - newest, 0.0))
-
-
-def _written(study: StudyRecord) -> Iterable[Path]:
-    yield study.out / STUDY
-    yield from (path for trial in study.trials for path in trial.directory.iterdir() if path.is_file())
+    return Progress(study.state, over, len(planned), submitted, of)
 
 
 class Server(ThreadingHTTPServer):
@@ -299,13 +292,12 @@ def _when(started: str) -> str:
 
 
 def _shown(far: Progress) -> Html:
-    over = f"{far.over} of {far.planned} trials"
+    over = f"{far.over} of {far.planned} trials" + (f", {far.damaged} damaged" if far.damaged else "")
     if far.state != "running":
         return escaped(over if far.state == "complete" else f"{far.state}, {over}")
     share = (far.over + (far.submitted / far.of if far.of else 0)) / max(far.planned, 1)
-    quiet = f", nothing written for {far.quiet_s:.0f} s: was it killed?" if far.quiet_s > QUIET_S else ""
     sent = f", {far.submitted} of {far.of} workloads submitted" if far.of else ""
-    return join(tag("progress", max="1", value=f"{share:.3f}"), f" running: {over}{sent}{quiet}")
+    return join(tag("progress", max="1", value=f"{share:.3f}"), f" running: {over}{sent}")
 
 
 def _study(root: Path, folder: Path) -> tuple[Html, bool]:

@@ -176,7 +176,8 @@ class StepBuilder:
             self.wrong(path, "nothing is submitted before this wait", "put a submit before it")
         elif part.count is not None and part.count > total:
             self.wrong((*path, "count"), f"waits for {part.count} of {total} workloads", f"write {total} or less")
-        return Wait(name, part.stage, of, part.count, part.timeout, part.otherwise == "go-on")
+        place = self.source.at((*path, "for"))
+        return Wait(name, part.stage, of, part.count, part.timeout, part.otherwise == "go-on", place)
 
     def check(self, path: Path, name: str, texts: list[str]) -> Check:
         for number, text in enumerate(texts):

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from seatrial.model.errors import Mistake
 from seatrial.model.plan import CLIENT, COMPONENT_IDENTITIES, Scalar
-from seatrial.scenario.expressions import FIGURES, OF_IDENTITIES
+from seatrial.scenario.expressions import FIGURES, OF_IDENTITIES, OF_PHASES, of_phase
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.notation import Found, Known, shown
 from seatrial.scenario.params import fill
 from seatrial.scenario.part import Part
 from seatrial.scenario.places import Path, Source, real_path, value_at
 from seatrial.scenario.requests import VERBS
-from seatrial.scenario.schema import ACTIONS, ScenarioPart, phase_name
+from seatrial.scenario.schema import ACTIONS, CONDITIONS, STAGES, ScenarioPart, phase_name
 
 _KINDS = {
     "list_type": ("a list", "write it as [a, b] or as lines that begin with `- `"),
@@ -27,11 +27,11 @@ _KINDS = {
 
 
 def check(
-    source: Source, values: Mapping[str, Scalar], stacks: Iterable[str]
+    source: Source, values: Mapping[str, Scalar], stacks: Iterable[str], stages: Iterable[str] = ()
 ) -> tuple[ScenarioPart | None, dict[str, Any], list[Mistake]]:
     """The scenario with these params: validated (None if it is not valid), as filled-in data, and what is wrong."""
     data, wrong = fill(source, values)
-    known = Known(_names(data, values, stacks))
+    known = Known({**_names(data, values, stacks), "stage": dict.fromkeys([*STAGES, *CONDITIONS, *stages])})
     part: ScenarioPart | None = None
     found: list[tuple[Path, Mistake]] = []
     try:
@@ -82,6 +82,7 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
             *FIGURES,
             *(name for name in values if name not in FIGURES),
             *(f"{figure}({identity})" for figure in OF_IDENTITIES for identity in _identities(data)),
+            *(of_phase(figure, phase) for figure in OF_PHASES for phase in submits),
         ],
         "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
         "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],

@@ -7,6 +7,7 @@ our classes) goes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seatrial.scenario.schema import ScenarioPart
@@ -19,9 +20,11 @@ _NARROW = ("enum", "const", "pattern")  # text with one of these does not take $
 _AROUND = ("description", "default")  # what belongs to the field and not to one of its alternatives
 
 
-def json_schema() -> Schema:
-    """JSON Schema (2020-12) of the file as written."""
+def json_schema(stages: Sequence[str] = ()) -> Schema:
+    """JSON Schema (2020-12) of the file as written. `stages`: of stacks, beside the standard ones."""
     written = ScenarioPart.model_json_schema()
+    waits_for = written["$defs"]["WaitPart"]["properties"]["for"]
+    waits_for["enum"] = list(dict.fromkeys([*waits_for["enum"], *stages]))
     definitions = {name.removesuffix("Part"): _opened(part) for name, part in written.pop("$defs").items()}
     schema: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "seatrial scenario"}
     schema |= _opened(written)

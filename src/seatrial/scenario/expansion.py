@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model import settings as table
-from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
+from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem, cut
 from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
 from seatrial.scenario import checking, params, settings
 from seatrial.scenario.building import StepBuilder, expectations, node_groups
@@ -20,7 +20,7 @@ from seatrial.scenario.building_requests import delay, flow_objects
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.places import Path, Source
-from seatrial.scenario.schema import ClientPart, ComponentPart, ScenarioPart, SettingsPart
+from seatrial.scenario.schema import LARGEST_SEED, ClientPart, ComponentPart, ScenarioPart, SettingsPart
 from seatrial.scenario.settings import Stacks
 
 MOST_TRIALS = 10_000
@@ -44,6 +44,7 @@ class Run:
     steps: tuple[Step, ...]
     expect: tuple[Expectation, ...]
     namespaces: int = 0
+    answer: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def expand(
     *,
     on: str,
     stacks: Stacks,
+    stages: Sequence[str] = (),
     pick_setups: Sequence[str] | None = None,
     pick_stacks: Sequence[str] | None = None,
     sets: Mapping[str, list[Scalar]] | None = None,
@@ -69,16 +71,19 @@ def expand(
 ) -> list[Trial]:
     """All trials, numbered from 1. ScenarioProblem has everything that is wrong in it, UsageProblem is the command's.
 
-    `stacks` is every stack there is with its own settings; `nodes`, if there are any, stand in for the scenario's fake ones.
+    `stacks` is every stack there is with its own settings, `stages` what workloads pass in any of them beside the standard stages;
+    `nodes`, if there are any, stand in for the scenario's fake ones.
     """
     choice = _choice(pick_setups, pick_stacks, stacks)
     if repeat is not None and repeat < 1:
         raise UsageProblem(f"--repeat {repeat} is less than 1", "write 1 or more")
     if seed is not None and seed < 0:
         raise UsageProblem(f"--seed {seed} is less than 0", "write 0 or more")
+    if seed is not None and seed > LARGEST_SEED:
+        raise UsageProblem(f"--seed {cut(str(seed))} is more than {LARGEST_SEED}", f"write {LARGEST_SEED} or less")
     scenario = override(scenario, sets or {})
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
-    plans = _plans(scenario, stacks, choice, nodes)
+    plans = _plans(scenario, stacks, stages, choice, nodes)
     repeats = [repeat or plan.repeat for plan in plans]
     _refuse_too_many(scenario, sum(n * len(plan.runs) for n, plan in zip(repeats, plans, strict=True)))
     own = _own_params(scenario)
@@ -93,7 +98,7 @@ def expand(
                     Trial(
                         len(trials) + 1, scenario.name, on, run.setup, run.params, number, used, run.steps, run.expect,
                         varies, own=tuple(dict.fromkeys(name for names in own.values() for name in names)),
-                        namespaces=run.namespaces,
+                        namespaces=run.namespaces, answer=run.answer,
                     )
                 )  # fmt: skip
     return trials
@@ -121,7 +126,7 @@ def _choice(setups: Sequence[str] | None, stacks: Sequence[str] | None, known: S
         raise UsageProblem("--setup and --stack do not go together", "give one of them")
     for stack in stacks or ():
         if stack not in known:
-            raise UsageProblem(f"--stack {stack}: no such stack", remedy_for(stack, known))
+            raise UsageProblem(f"--stack {cut(stack)}: no such stack", remedy_for(stack, known))
     return Choice(tuple(dict.fromkeys(setups or ())), tuple(dict.fromkeys(stacks or ())))
 
 
@@ -132,14 +137,16 @@ def _refuse_too_many(scenario: Scenario, count: int) -> None:
         raise ScenarioProblem([scenario.source.mistake(("params",), what, remedy)])
 
 
-def _plans(scenario: Scenario, stacks: Stacks, choice: Choice, nodes: tuple[NodeGroup, ...]) -> list[Plan]:
+def _plans(
+    scenario: Scenario, stacks: Stacks, stages: Sequence[str], choice: Choice, nodes: tuple[NodeGroup, ...]
+) -> list[Plan]:
     """One per choice of params. The mistakes of all are collected: a value may be wrong in the second only."""
     source = scenario.source
     mistakes = dict.fromkeys([*source.mistakes, *params.check(source, scenario.params)])
     plans: list[Plan] = []
     planned: set[str] = set()
     for values in params.combinations(scenario.params):
-        planning, found = _planning(source, stacks, values, nodes)
+        planning, found = _planning(source, stacks, stages, values, nodes)
         if planning is not None:
             runs = []
             for setup in planning.chosen(choice):
@@ -158,13 +165,13 @@ def _plans(scenario: Scenario, stacks: Stacks, choice: Choice, nodes: tuple[Node
 
 
 def _planning(
-    source: Source, stacks: Stacks, values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
+    source: Source, stacks: Stacks, stages: Sequence[str], values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
 ) -> tuple[_Planning | None, list[Mistake]]:
-    part, data, found = checking.check(source, values, stacks)
+    part, data, found = checking.check(source, values, stacks, stages)
     found += settings.check(source, data, stacks)
     if part is None or found:
         return None, found
-    planning = _Planning(source, part, stacks, values, nodes)
+    planning = _Planning(source, part, stacks, stages, values, nodes)
     return planning, planning.mistakes
 
 
@@ -173,7 +180,9 @@ def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
     own = planning.own(setup.name)
     if not own:
         return planning.run(setup)
-    again, found = _planning(planning.source, planning.stacks, {**planning.values, **own}, planning.standing)
+    again, found = _planning(
+        planning.source, planning.stacks, planning.stages, {**planning.values, **own}, planning.standing
+    )
     if again is None:
         return None, found
     run, wrong = again.run(_picked(again.setups(), setup.name))
@@ -188,12 +197,14 @@ class _Planning:
         source: Source,
         part: ScenarioPart,
         stacks: Stacks,
+        stages: Sequence[str],
         values: Mapping[str, Scalar],
         standing: tuple[NodeGroup, ...] = (),
     ) -> None:
         self.source = source
         self.part = part
         self.stacks = stacks
+        self.stages = stages
         self.values = values
         self.mistakes: list[Mistake] = []
         self.standing = standing
@@ -217,7 +228,7 @@ class _Planning:
         builder = StepBuilder(self.source, self.part.steps, known, setup.name, namespaces)
         steps = builder.build()
         expect = expectations(self.source, self.part.expect, ("expect",))
-        return Run(setup, self.values, steps, expect, namespaces), builder.mistakes
+        return Run(setup, self.values, steps, expect, namespaces, tuple(self.part.answer)), builder.mistakes
 
     def groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: Path = ("nodes", entry) if entry else ("nodes",)
@@ -246,7 +257,10 @@ class _Planning:
                         one.client or part.client,
                         one.settings,
                     ),
-                    components={component: self.part_of(own) for component, own in one.components.items()},
+                    components={
+                        component: self.part_of(own, ("setups", name, "components", component))
+                        for component, own in one.components.items()
+                    },
                     priority_levels=flow_objects(one.priority_levels),
                     flow_schemas=flow_objects(one.flow_schemas),
                     delay=delay(one.delay),
@@ -263,11 +277,11 @@ class _Planning:
         rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
         return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
 
-    def part_of(self, own: ComponentPart) -> Part:
+    def part_of(self, own: ComponentPart, path: Path) -> Part:
         """Files are named from where the scenario stands."""
         folder = pathlib.Path(self.source.file).parent
         binary, config = (str(folder / given) if given else "" for given in (own.binary, own.config))
-        return Part(binary, own.version or "", config, tuple(own.args))
+        return Part(binary, own.version or "", config, tuple(own.args), self.source.at(path))
 
     def entry(self, named: str | None, path: Path) -> str:
         """The entry of `nodes` that a set-up stands on; only one that is alone need not be named."""
@@ -296,5 +310,5 @@ class _Planning:
 def _picked(setups: Sequence[Setup], name: str) -> Setup:
     by_name = {setup.name: setup for setup in setups}
     if name not in by_name:
-        raise UsageProblem(f"--setup {name}: the scenario has no such set-up", remedy_for(name, by_name))
+        raise UsageProblem(f"--setup {cut(name)}: the scenario has no such set-up", remedy_for(name, by_name))
     return by_name[name]

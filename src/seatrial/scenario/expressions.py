@@ -5,8 +5,9 @@ language and nothing can be executed. A figure may be empty (`total_s` of a tria
 with an empty figure is neither true nor false, also under `not`, and an expectation that hangs on one does not hold: a
 stack that clogs must not pass `not total_s > 60`.
 
-`p99_s(kueue)` is that set-up's figure, whichever set-up is being judged, and `baseline` the same figure in another study. When it
-is parsed, each becomes a name of its own (`references` says what it stands for), so that whoever judges only looks names up.
+`p99_s(kueue)` is that set-up's figure, whichever set-up is being judged, `p99_s(phase=prod)` that of one submit phase,
+`rejected(tenant)` that of one identity, and `baseline` the same figure in another study. When it is parsed, each becomes a name of
+its own (`references` says what it stands for), so that whoever judges only looks names up.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.model.errors import UsageProblem
+from seatrial.model.errors import UsageProblem, cut
 from seatrial.scenario.nearest import nearest, remedy_for
 
 Value = float | str | None
@@ -27,18 +28,24 @@ Value = float | str | None
 FIGURES: tuple[str, ...] = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "outcome", "total_s",
     "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
-    "setup", "stack", "clog", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
+    "bound_per_s", "schedule_p50_s", "schedule_p99_s",
+    "setup", "stack", "clog", "stalls", "stalled_s", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
     "audit_partial", "audit_overtaken",
     "requests", "rejected", "retried", "errors", "requests_per_s", "api_p50_s", "api_p95_s", "api_p99_s", "in_flight_max",
     "queued_max", "cpu_cores", "pod_start_p99_s", "heartbeat_gap_s",
 )  # fmt: skip
 # Those that can be asked of one identity: `rejected(tenant)`, `api_p99_s("kube-scheduler")`.
 OF_IDENTITIES = ("requests", "rejected", "retried", "errors", "api_p50_s", "api_p95_s", "api_p99_s")
+# Those that can be asked of one submit phase: `p99_s(phase=prod)`.
+OF_PHASES = (
+    "workloads", "pods", "submitted", "completed", "failed", "deleted", "pending", "total_s", "rate_per_s", "dispatch_per_s",
+    "p50_s", "p95_s", "p99_s", "bound_per_s", "schedule_p50_s", "schedule_p99_s",
+)  # fmt: skip
 TEXTS = ("outcome", "setup", "stack", "clog")
 # Counted or said, not measured: these hold or not, whatever the noise.
 EXACT = (
     "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "valid", *TEXTS,
-    "requests", "rejected", "retried", "errors", "in_flight_max", "queued_max",
+    "requests", "rejected", "retried", "errors", "in_flight_max", "queued_max", "stalls",
     *(name for name in FIGURES if name.startswith("audit_")),
 )  # fmt: skip
 BASELINE = "baseline"
@@ -54,12 +61,25 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _TRUTH: dict[str, float] = {"true": True, "false": False}
-_ALLOWED = "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity) and parentheses"
+_ALLOWED = (
+    "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity), "
+    "figure(phase=name) and parentheses"
+)
 
 
 def figure_of(name: str) -> str:
     """`rejected` of `rejected(tenant)`."""
     return name.partition("(")[0]
+
+
+def of_phase(figure: str, phase: str) -> str:
+    """How a figure of one phase is called."""
+    return f"{figure}(phase={phase})"
+
+
+def phase_of(name: str) -> str:
+    """`prod` of `p99_s(phase=prod)`; empty for a figure of no phase."""
+    return name.partition("(phase=")[2].removesuffix(")")
 
 
 class ExpressionProblem(UsageProblem):
@@ -80,8 +100,10 @@ class Reference:
 
     @property
     def name(self) -> str:
-        of = f"({self.setup})" if self.setup else ""
-        return f"{self.figure}{of}{' of the baseline' if self.baseline else ''}"
+        phase = phase_of(self.figure)
+        of = ", ".join(part for part in (self.setup, f"phase={phase}" if phase else "") if part)
+        name = f"{figure_of(self.figure)}({of})" if self.setup else self.figure
+        return f"{name}{' of the baseline' if self.baseline else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +180,23 @@ class Expression:
             raise ExpressionProblem("the expression is nested too deep", "split it in two") from None
         if known is not None:
             _check_names(tree, [*known, *references.found], list(known))
+            for name, reference in references.found.items():
+                if "(" in reference.figure and reference.figure not in known:
+                    remedy = remedy_for(reference.figure, [one for one in known if "(" in one])
+                    raise ExpressionProblem(f"unknown name '{name}'", remedy)
         return cls(text, frozenset(names), tree, references.found)
 
     @property
     def figures(self) -> frozenset[str]:
         """All figures it is about, of whichever set-up."""
         own = {figure_of(name) for name in self.names}
-        return frozenset(own & set(FIGURES) | {reference.figure for reference in self.references.values()})
+        return frozenset(own & set(FIGURES) | {figure_of(reference.figure) for reference in self.references.values()})
 
     @property
     def asked(self) -> list[str]:
-        """Its figures of single identities, as it names them."""
-        return sorted(name for name in self.names if figure_of(name) in OF_IDENTITIES and "(" in name)
+        """Its figures of single identities and phases, of whichever set-up."""
+        own = {name for name in self.names if name not in self.references}
+        return sorted(name for name in own | {one.figure for one in self.references.values()} if "(" in name)
 
     def evaluate(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds. Raises ExpressionProblem for a name that `values` lacks, and for a division by zero."""
@@ -226,28 +253,48 @@ class _Referring(ast.NodeTransformer):
         self.found: dict[str, Reference] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not isinstance(node.func, ast.Name) or len(node.args) != 1 or node.keywords:
+        if not isinstance(node.func, ast.Name) or len(node.args) > 1 or len(node.args) + len(node.keywords) == 0:
             raise _refused(node, f"it may have {_ALLOWED}")
         figure = node.func.id
         if figure not in FIGURES:
-            raise ExpressionProblem(f"unknown figure '{figure}'", remedy_for(figure, FIGURES), _column(node))
+            raise ExpressionProblem(f"unknown figure '{cut(figure)}'", remedy_for(figure, FIGURES), _column(node))
+        if node.keywords:
+            figure = self._of_phase(figure, node)
+            if not node.args:
+                return ast.copy_location(ast.Name(figure, ast.Load()), node)
         given = node.args[0]
-        setup = (
-            given.value
-            if isinstance(given, ast.Constant) and isinstance(given.value, str)
-            else ast.get_source_segment(self.text, given) or ""
-        ).strip()  # a set-up may be called kwok+mcad
+        setup = self._given(given)
         if figure in OF_IDENTITIES:  # not of a set-up: whoever sends requests is asked for by name
             return ast.copy_location(ast.Name(f"{figure}({setup})", ast.Load()), node)
         if self.setups is not None and setup not in self.setups:
-            raise ExpressionProblem(f"unknown set-up '{setup}'", remedy_for(setup, self.setups), _column(given))
+            raise ExpressionProblem(f"unknown set-up '{cut(setup)}'", remedy_for(setup, self.setups), _column(given))
         return self._named(Reference(figure, setup), node)
+
+    def _of_phase(self, figure: str, node: ast.Call) -> str:
+        keyword = node.keywords[0]
+        if keyword.arg != "phase" or len(node.keywords) > 1:
+            raise ExpressionProblem(
+                f"'{keyword.arg}' is nothing that a figure can be asked of",
+                f"write {figure}(phase=NAME)",
+                _column(node),
+            )
+        if figure not in OF_PHASES:
+            raise ExpressionProblem(
+                f"'{figure}' is not known of single phases", f"these are: {', '.join(OF_PHASES)}", _column(node)
+            )
+        return of_phase(figure, self._given(keyword.value))
+
+    def _given(self, node: ast.expr) -> str:
+        """As it is written, in quotes or not: a set-up may be called kwok+mcad, a phase two-of-8."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value.strip()
+        return (ast.get_source_segment(self.text, node) or "").strip()
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
         asked = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name.id == BASELINE]
         if asked:
-            figures = [name for name in _names(node) if name in FIGURES or name in self.found]
+            figures = [name for name in _names(node) if figure_of(name) in FIGURES]
             if len(figures) != 1:
                 remedy = "compare one figure with it, like `p99_s(kueue) <= 1.2 * baseline`"
                 raise ExpressionProblem("the baseline of which figure?", remedy, _column(asked[0]))
@@ -259,6 +306,25 @@ class _Referring(ast.NodeTransformer):
     def _named(self, reference: Reference, node: ast.expr) -> ast.Name:
         self.found[reference.name] = reference
         return ast.copy_location(ast.Name(reference.name, ast.Load()), node)
+
+
+def figure_named(text: str, known: Iterable[str] | None = None) -> str:
+    """A single figure, as `answer` names it: `p99_s`, `rejected(nodes)`, `p99_s(phase=prod)`. Raises ExpressionProblem."""
+    if text.strip() in TEXTS:
+        raise ExpressionProblem(f"'{text.strip()}' is a text", "write a figure that is a number")
+    expression = Expression.parse(f"{text} == 0", known)
+    names = _names(expression.tree)
+    if len(names) != 1 or not _is_a_name(expression.tree) or figure_of(names[0]) not in FIGURES:
+        raise ExpressionProblem(f"`{text}` is no figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)")
+    if expression.references:
+        raise ExpressionProblem(
+            f"`{text}` is of one set-up", f"write {figure_of(names[0])}: it is told of every set-up"
+        )
+    return names[0]
+
+
+def _is_a_name(tree: ast.expr) -> bool:
+    return isinstance(tree, ast.Compare) and isinstance(tree.left, ast.Name) and len(tree.comparators) == 1
 
 
 def calculate(text: str, values: Mapping[str, Value]) -> float:
@@ -296,10 +362,10 @@ def _tree(text: str) -> ast.expr:
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
         raise ExpressionProblem(
-            f"`{text}` is not an expression", remedy, error.offset or len(text.strip()) + 1
+            f"`{cut(text)}` is not an expression", remedy, error.offset or len(text.strip()) + 1
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionProblem(f"`{text}` is not an expression", f"it may have {_ALLOWED}") from None
+        raise ExpressionProblem(f"`{cut(text)}` is not an expression", f"it may have {_ALLOWED}") from None
 
 
 def _single_equals(text: str) -> bool:
@@ -356,7 +422,7 @@ def _check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
             for side in sides:
                 if isinstance(side, ast.Constant) and str(side.value) not in texts[name]:
                     remedy = remedy_for(str(side.value), texts[name])
-                    raise ExpressionProblem(f"no {name} is {side.value!r}", remedy, _column(side))
+                    raise ExpressionProblem(f"no {name} is {cut(repr(side.value))}", remedy, _column(side))
 
 
 def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = None) -> None:
@@ -367,8 +433,8 @@ def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None =
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
                 remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
-                remedy = f"did you mean '{close}'?" if close else f"known: {', '.join(suggested)}"
-            raise ExpressionProblem(f"unknown name '{node.id}'", remedy, _column(node))
+                remedy = remedy_for(node.id, [one for one in suggested if "(" not in one])
+            raise ExpressionProblem(f"unknown name '{cut(node.id)}'", remedy, _column(node))
 
 
 def _names(tree: ast.expr) -> list[str]:
@@ -382,7 +448,7 @@ def _column(node: ast.expr) -> int:
 
 def _written(node: ast.expr) -> str:
     try:
-        return ast.unparse(node)
+        return cut(ast.unparse(node))
     except ValueError:  # f-strings that Python 3.11 cannot write
         return type(node).__name__
 
@@ -411,7 +477,9 @@ def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
         case _:
             value = _value(node, values)
             if isinstance(value, str):
-                raise ExpressionProblem(f'{_written(node)} is the text "{value}"', "compare it with ==", _column(node))
+                raise ExpressionProblem(
+                    f'{_written(node)} is the text "{cut(str(value))}"', "compare it with ==", _column(node)
+                )
             return None if value is None else bool(value)
 
 
@@ -430,7 +498,7 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
                 return values[name]
             if name in _TRUTH:
                 return _TRUTH[name]
-            raise ExpressionProblem(f"unknown name '{name}'", remedy_for(name, values), _column(node))
+            raise ExpressionProblem(f"unknown name '{cut(name)}'", remedy_for(name, values), _column(node))
         case ast.UnaryOp(op=op, operand=part):
             value = _number(part, values)
             return value if value is None or isinstance(op, ast.UAdd) else -value
@@ -450,5 +518,5 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
 def _number(node: ast.expr, values: Mapping[str, Value]) -> float | None:
     value = _value(node, values)
     if isinstance(value, str):
-        raise ExpressionProblem(f"cannot calculate with the text {value!r}", "use a number", _column(node))
+        raise ExpressionProblem(f"cannot calculate with the text {cut(repr(value))}", "use a number", _column(node))
     return value

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seatrial.model.fit import admits, why_nowhere
 from seatrial.model.plan import NodeGroup, PodShape, Submit, Trial
+from seatrial.model.settings import is_flag
 from seatrial.model.units import format_quantity
 
 
@@ -13,11 +14,29 @@ def findings_of(trial: Trial) -> list[str]:
     """One line each, for people; all of them may stand in a trial that runs."""
     found = [*check_never_fits(trial), *_gangs_too_large(trial)]
     if trial.on == "sim":
-        found += [
-            f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
-            for submit in trial.submits()
-            if submit.overlay
-        ]
+        found += _not_simulated(trial)
+    return found
+
+
+def _not_simulated(trial: Trial) -> list[str]:
+    """What only real clusters have."""
+    setup = trial.setup
+    found = [
+        f"set-up '{setup.name}' brings its own {component}, which the simulator does not run: its figures are those of the "
+        f"model ({part.place}); --on local runs it"
+        for component, part in setup.components.items()
+    ]
+    found += [
+        f"set-up '{setup.name}': {component}.{name} has no effect on the simulator; it has with --on local"
+        for component, given in setup.settings.items()
+        for name in given
+        if is_flag(component, name)
+    ]
+    found += [
+        f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
+        for submit in trial.submits()
+        if submit.overlay
+    ]
     return found
 
 

@@ -42,7 +42,7 @@ class Found:
     key: str
     what: str
     remedy: str = ""
-    inside: tuple[str, ...] = ()
+    inside: tuple[str | int, ...] = ()
 
 
 def several(found: Iterable[Found]) -> PydanticCustomError:
@@ -205,50 +205,6 @@ def _effect(effect: str) -> str:
     return effect
 
 
-# What of a Job's manifest the submit itself says, or nobody: the place in the manifest, and what to write instead.
-_OURS: dict[tuple[str, ...], str] = {
-    ("metadata", "name"): "name the submit: workloads are called NAME-0, NAME-1",
-    ("metadata", "namespace"): "remove it: a trial has a namespace of its own",
-    ("spec", "parallelism"): "write `pods` or `sizes` in the submit",
-    ("spec", "completions"): "write `pods` or `sizes` in the submit",
-}
-_MARKED = (("metadata",), ("spec", "template", "metadata"))  # where our labels and annotations stand
-_MARK = "seatrial.dev/"
-
-
-def overlay(value: Any) -> dict[str, Any]:
-    """Fields of a Job's manifest that are laid over ours."""
-    remedy = "write it like {spec: {template: {spec: {priorityClassName: high}}}}"
-    if not isinstance(value, dict):
-        raise wrong(f"{shown(value)} is no part of a Job's manifest", remedy)
-    found = [
-        Found(key, f"nothing can be laid over '{key}' of a Job", "it takes metadata and spec")
-        for key in value
-        if key not in ("metadata", "spec")
-    ]
-    found += [
-        Found(key, f"{shown(value[key])} where a mapping belongs", remedy)
-        for key in ("metadata", "spec")
-        if key in value and not isinstance(value[key], dict)
-    ]
-    found += [
-        Found(place[0], f"'{'.'.join(place)}' of a Job is not the overlay's", instead, place[1:])
-        for place, instead in _OURS.items()
-        if _at(value, place) is not None
-    ]
-    for place in _MARKED:
-        for kind in ("labels", "annotations"):
-            marks = _at(value, (*place, kind))
-            found += [
-                Found(place[0], f"'{mark}' is a mark of seatrial's own", "remove it", (*place[1:], kind, mark))
-                for mark in (marks if isinstance(marks, dict) else ())
-                if mark.startswith(_MARK)
-            ]
-    if found:
-        raise several(found)
-    return value
-
-
 EXEMPT = "system:masters"
 LARGEST_PAYLOAD = 1_000_000  # etcd takes requests of 1.5 MiB
 
@@ -264,39 +220,11 @@ def user_name(value: Any) -> str:
     return value
 
 
-def manifest(value: Any) -> dict[str, Any]:
-    """An object to ask for: at least its apiVersion and kind."""
-    if not isinstance(value, dict):
-        raise wrong(
-            f"{shown(value)} is no manifest", "write it like {apiVersion: v1, kind: Secret, metadata: {name: a}}"
-        )
-    found = [
-        Found("", f"a manifest without {key}", f"add it, like {key}: {example}")
-        for key, example in (("apiVersion", "v1"), ("kind", "Secret"))
-        if not isinstance(value.get(key), str)
-    ]
-    metadata = value.get("metadata", {})
-    if not isinstance(metadata, dict):
-        found.append(Found("metadata", f"{shown(metadata)} where a mapping belongs", "write it like {name: a}"))
-    elif "namespace" in metadata:
-        what = "the namespace of an object is not the manifest's"
-        found.append(Found("metadata", what, "remove it: `namespaces` says where", ("namespace",)))
-    if found:
-        raise several(found)
-    return value
-
-
 def payload(value: Any) -> int:
     size = quantity(value, "memory")
     if not 0 < size <= LARGEST_PAYLOAD:
         raise wrong(f"a payload of {shown(value)}", f"write at least 1 and at most {LARGEST_PAYLOAD // 1000}k")
     return size
-
-
-def _at(value: Any, place: Sequence[str]) -> Any:
-    for key in place:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def label(value: Any) -> str:
@@ -387,26 +315,12 @@ LastingDuration = Annotated[int, BeforeValidator(positive_duration), _string(_DU
 SpanText = Annotated[Any, BeforeValidator(span), _string(_SPAN_PATTERN, "1s", "1s..3s")]
 Rate = Annotated[float, BeforeValidator(rate), _string(_RATE_PATTERN, "10/s", "30/m")]
 _AMOUNTS = {"type": "object", "additionalProperties": _ONE_AMOUNT, "examples": [{"cpu": 1, "memory": "2Gi"}]}
-_OVERLAY = {
-    "type": "object",
-    "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}},
-    "additionalProperties": False,
-    "examples": [{"spec": {"template": {"spec": {"priorityClassName": "high"}}}}],
-}
 AmountMap = Annotated[dict[str, int], BeforeValidator(amounts), WithJsonSchema(_AMOUNTS)]
 CapacityMap = Annotated[
     dict[str, int], BeforeValidator(capacity), WithJsonSchema({**_AMOUNTS, "required": ["cpu", "memory"]})
 ]
-_MANIFEST = {
-    "type": "object",
-    "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}},
-    "required": ["apiVersion", "kind"],
-    "examples": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s-${i}"}}],
-}
-ManifestMap = Annotated[dict[str, Any], BeforeValidator(manifest), WithJsonSchema(_MANIFEST)]
 PayloadSize = Annotated[int, BeforeValidator(payload), WithJsonSchema(_ONE_AMOUNT)]
 UserName = Annotated[str, BeforeValidator(user_name), _string("^[-A-Za-z0-9:._@]+$", "tenant-a")]
-OverlayMap = Annotated[dict[str, Any], BeforeValidator(overlay), WithJsonSchema(_OVERLAY)]
 TaintText = Annotated[Any, BeforeValidator(taint), _string("^[^:=]+(=[^:]*)?:.+$", "key=value:NoSchedule")]
 TolerationText = Annotated[Any, BeforeValidator(toleration), _string("^.+$", "key=value:NoSchedule", "key", "*")]
 SelectorText = Annotated[str, BeforeValidator(selector), _string("^.+$", "pool=batch", "pool in (a, b),!spot")]

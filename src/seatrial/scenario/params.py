@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seatrial.model.errors import Mistake, UsageProblem
+from seatrial.model.errors import Mistake, UsageProblem, cut
 from seatrial.model.plan import Scalar
 from seatrial.scenario import scalars
 from seatrial.scenario.expressions import BASELINE, FIGURES, ExpressionProblem, calculate
@@ -165,12 +165,12 @@ class _Filling:
         self.wrong[path] = None
         if not _CALCULATED.search(name):
             if name not in known:
-                self.wrong[path] = self.source.mistake(path, f"no param '{name}'", remedy_for(name, known))
+                self.wrong[path] = self.source.mistake(path, f"no param '{cut(name)}'", remedy_for(name, known))
         elif len(known) == len(self.values):
             try:
                 value = calculate(name, self.values)
             except ExpressionProblem as problem:
-                self.wrong[path] = self.source.mistake(path, f"{written}: {problem.message}", problem.remedy)
+                self.wrong[path] = self.source.mistake(path, f"{cut(written)}: {problem.message}", problem.remedy)
             else:
                 del self.wrong[path]
                 return value

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from seatrial.scenario import notation
+from seatrial.scenario.manifests import ManifestMap
 from seatrial.scenario.notation import (
     Count,
     Flag,
     Found,
     LastingDuration,
-    ManifestMap,
     ObjectName,
     PayloadSize,
     Rate,

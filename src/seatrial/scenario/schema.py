@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     Tag,
     ValidationInfo,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -24,7 +25,8 @@ from seatrial.model.lifecycle import STANDARD
 from seatrial.model.plan import Span
 from seatrial.model.units import SECOND
 from seatrial.scenario import notation
-from seatrial.scenario.expressions import Expression, ExpressionProblem
+from seatrial.scenario.expressions import Expression, ExpressionProblem, figure_named
+from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.notation import (
     AmountMap,
     CapacityMap,
@@ -36,7 +38,6 @@ from seatrial.scenario.notation import (
     LabelText,
     LastingDuration,
     ObjectName,
-    OverlayMap,
     ParamName,
     PlainName,
     Rate,
@@ -70,6 +71,14 @@ def _expectation(value: Any, info: ValidationInfo) -> str:
     except ExpressionProblem as problem:
         at = f" at its column {problem.column}" if problem.column > 1 else ""
         raise notation.wrong(f"{problem.message}{at}", problem.remedy) from None
+
+
+def _figure(value: Any, info: ValidationInfo) -> str:
+    names = info.context.names if isinstance(info.context, Known) else {}
+    try:
+        return figure_named(notation.text(value), names.get("figure"))
+    except ExpressionProblem as problem:
+        raise notation.wrong(problem.message, problem.remedy) from None
 
 
 Condition = Annotated[str, BeforeValidator(_expectation)]
@@ -293,13 +302,17 @@ def _about_pace(written: Mapping[str, Any]) -> list[Found]:
     return found
 
 
+# Stacks bring stages of their own, like Kueue's quota_reserved: those are listed by `seatrial stacks`.
+StageName = Annotated[Text, one_of("stage"), WithJsonSchema({"enum": [*STAGES, *CONDITIONS]})]
+
+
 class WaitPart(Part):
     """Wait until workloads have reached a stage, or until what was created is in a state."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
-    stage: Annotated[str, choice("stage", (*STAGES, *CONDITIONS))] = Field(
+    stage: StageName = Field(
         alias="for",
-        description="The stage to wait for; for created objects available, pods-running, pods-gone or gone.",
+        description="The stage to wait for, maybe of a stack's own; or available, pods-running, pods-gone, gone.",
     )
     of: PhaseNames | None = Field(
         None, description="Submit phases whose workloads count, or create phases; all so far if not given."
@@ -467,6 +480,10 @@ class ScenarioPart(Part):
     )
     repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="How often each trial is repeated.")
     seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Seed of everything random.")
+    answer: Annotated[
+        list[Annotated[str, BeforeValidator(_figure)]],
+        BeforeValidator(notation.as_list, json_schema_input_type=str | list[str]),
+    ] = Field([], description="The figures that answer the question of `about`, the most telling first.")
     expect: Annotated[list[Condition], BeforeValidator(notation.as_list, json_schema_input_type=str | list[str])] = (
         Field([], description="What must hold at the end, over all repeats, like completed == submitted.")
     )

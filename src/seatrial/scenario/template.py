@@ -219,7 +219,8 @@ class _Made:
             try:
                 found[name] = parse_quantity(text, name)
             except ValueError as error:
-                self.wrong((*way, name), str(error).partition(";")[0], "write it like 500m, 2, 50M or 256Gi")
+                what, _, remedy = str(error).partition("; ")
+                self.wrong((*way, name), what, remedy)
         return found
 
     def duration(self) -> int:

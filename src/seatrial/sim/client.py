@@ -5,10 +5,11 @@ Without a rate it sends as fast as a real client of ours gets answers from a sma
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 from seatrial.model.interfaces import Tally
-from seatrial.model.load import Load
+from seatrial.model.load import Load, latest
 from seatrial.model.plan import Workload
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.kernel import Kernel
@@ -36,11 +37,12 @@ class Submitter:
         self._kernel, self._api, self._bucket, self._load = kernel, api, bucket, load
         self._connection = Client("seatrial")
         self._send_one, self._create, self._done = send, create, done
-        self._start = self._first = self._last = kernel.now
+        self._start = kernel.now
         self._sent = self._answered = 0
         self._round_at = kernel.now
-        self._planned = 0  # of rounds: those that are sent or wait for the client's rate
+        self._released = load.count if load.due is not None else 0  # items that may be sent: of rounds, those begun
         self._due: list[int] | None = None if load.due is None else load.due.tolist()
+        self._times = array("q")  # when each was sent
 
     def begin(self) -> None:
         if not self._load.count:
@@ -48,36 +50,44 @@ class Submitter:
         elif self._due is None:
             self._round(None)
         else:
-            self._plan()
+            self._next()
 
-    def _plan(self) -> None:
-        assert self._due is not None
-        due = self._start + self._due[self._sent]
-        self._kernel.at(self._bucket.slot(max(due, self._kernel.now)), self._send, True)
-
-    def _send(self, goes_on: bool) -> None:
+    def _next(self) -> None:
+        """A phase asks for the client's next slot when its item is due, for one item at a time: phases side by side share the
+        client's rate, not each other's clocks."""
         now = self._kernel.now
-        if not self._sent:
-            self._first = now
-        self._last = now
+        due = now if self._due is None else self._start + self._due[self._sent]
+        if due > now:
+            self._kernel.at(due, self._ask)
+        else:
+            self._kernel.at(self._bucket.slot(now), self._send)
+
+    def _ask(self, _: object) -> None:
+        slot = self._bucket.slot(self._kernel.now)
+        if slot > self._kernel.now:
+            self._kernel.at(slot, self._send)
+        else:
+            self._send(None)
+
+    def _send(self, _: object) -> None:
+        self._times.append(self._kernel.now - self._start)
         number = self._send_one(self._load.item(self._sent))
         self._sent += 1
         self._api.call(self._connection, WRITE, self._answer, number)
-        if goes_on and self._sent < self._load.count:
-            self._plan()
+        if self._sent < self._released:
+            self._next()
 
     def _answer(self, number: int) -> None:
         self._create(number)
         self._answered += 1
         if self._answered == self._load.count:
-            due = self._due
-            wanted = due[-1] if due else self._last - self._first
-            self._done(Tally(self._load.phase, self._load.count, wanted, self._last - self._first))
-        elif self._due is None and self._answered == self._planned:
+            took, due = self._times[-1] - self._times[0], self._load.due
+            wanted, late = (took, 0) if due is None else (int(due[-1]), latest(due, self._times))
+            self._done(Tally(self._load.phase, self._load.count, wanted, took, late))
+        elif self._answered == self._released:
             self._kernel.at(self._round_at + self._load.pace.every, self._round)
 
     def _round(self, _: object) -> None:
         self._round_at = self._kernel.now
-        for _item in range(min(self._load.pace.size, self._load.count - self._planned)):
-            self._planned += 1
-            self._kernel.at(self._bucket.slot(self._kernel.now), self._send, False)
+        self._released = min(self._released + self._load.pace.size, self._load.count)
+        self._next()

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TypeVarTuple
 
-from seatrial.model.units import HOUR, SECOND
+from seatrial.model.units import SECOND
 from seatrial.sim.kernel import Kernel
 
 _Args = TypeVarTuple("_Args")
+_COARSE = float(1 << 22)  # s: up to here floats tell nanoseconds apart
 
 
 class _KernelSelector(selectors.SelectSelector):
@@ -32,7 +33,7 @@ class _KernelSelector(selectors.SelectSelector):
                 raise RuntimeError(
                     "virtual time stands still: nothing can happen any more, and something waits without a time-out"
                 )
-            kernel.run(kernel.now + HOUR)
+            kernel.run(kernel.next)
         elif timeout > 0:
             kernel.run(kernel.now + math.ceil(timeout * SECOND))
         return []
@@ -47,7 +48,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        return self._kernel.now / SECOND
+        """asyncio takes a timer as due up to the clock's resolution early. From 97 days on, seconds as floats are coarser than a
+        nanosecond, and a timer that is due now would never be."""
+        now = self._kernel.now / SECOND
+        if now > _COARSE:
+            self._clock_resolution = 2 * math.ulp(now)
+        return now
 
     def call_soon(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None

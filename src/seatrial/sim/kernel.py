@@ -81,6 +81,11 @@ class Kernel:
     def idle(self) -> bool:
         return not self._heap
 
+    @property
+    def next(self) -> int:
+        """When the next event is due; there must be one."""
+        return self._heap[0][0]
+
     def run(self, until: int) -> None:
         """Lets everything happen up to and including `until`, unless halted. `now` is then `until`, or where it halted.
 

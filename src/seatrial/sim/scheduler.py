@@ -113,8 +113,8 @@ class Scheduler:
             pass
 
     def _turn(self) -> bool:
-        """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop goes
-        on at once; else the cycle ends in an event of its own, or nobody waits."""
+        """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop
+        goes on at once; else the cycle ends in an event of its own, or no pod waits."""
         queue, nodes, kernel = self.queue, self._nodes, self._kernel
         self._current = pod = queue.pop()
         if pod < 0:

@@ -67,6 +67,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
+        self._open: dict[int, None] = {}  # workloads that are not over
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = Jobs(
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
@@ -160,6 +161,7 @@ class Sim:
         def send(workload: Workload) -> int:
             number = self.ledger.workload(phase, workload.pods)
             self.workloads.append(workload)
+            self._open[number] = None
             self._submissions.add(number, workload, self.kernel.now)
             self.ledger.move(self.kernel.now, number, self._submitted)
             return number
@@ -179,6 +181,7 @@ class Sim:
             if self.pods.state[pod] not in (pod_state.FINISHED, pod_state.GONE):
                 self.scheduler.delete(pod)
         self.jobs.remove(number)
+        self._open.pop(number, None)
         if not self.ledger.has_reached(number, self._complete):
             self.ledger.move(self.kernel.now, number, self._deleted)
         for call in self.when_deleted:
@@ -200,12 +203,11 @@ class Sim:
     # who holds what
 
     def state(self) -> State:
-        over = (self._complete, self._deleted)
-        has_reached = self.ledger.has_reached
-        open_ones = [n for n in range(len(self.workloads)) if not any(has_reached(n, end) for end in over)]
         nodes = tuple(self._node_state(node) for node in range(len(self.nodes)))
-        workloads = tuple(map(self._workload_state, open_ones))
-        return State(self.kernel.now, nodes, workloads, queued=ADMITTED.name in self.ledger.number)
+        return State(self.kernel.now, nodes, self.unfinished(), queued=ADMITTED.name in self.ledger.number)
+
+    def unfinished(self) -> tuple[WorkloadState, ...]:
+        return tuple(map(self._workload_state, self._open))
 
     def _node_state(self, node: int) -> NodeState:
         nodes, group = self.nodes, self.nodes.groups[node]
@@ -312,6 +314,7 @@ class Sim:
 
     def _completed(self, job: int) -> None:
         self.ledger.move(self.kernel.now, job, self._complete)
+        self._open.pop(job, None)
         self._job_pods.pop(job, None)
         self._due.pop(job, None)
         self._ends_at.pop(job, None)

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
+from seatrial.model.lifecycle import LOST
 from seatrial.model.settings import Setting
 
 
@@ -32,6 +33,20 @@ def settings() -> dict[str, Sequence[Setting]]:
     return found
 
 
+def stages() -> list[str]:
+    """What workloads pass in any stack: standard stages and those of single stacks."""
+    return list(dict.fromkeys(stage for name in names() for stage in stages_of(name)))
+
+
+def stages_of(name: str) -> list[str]:
+    """That can be waited for: a lost pod is replaced, and its workload does not stay there. None, if the stack cannot be loaded:
+    who wants to run it hears why."""
+    try:
+        return [stage.name for stage in find(name).stages if stage != LOST]
+    except SetupProblem:
+        return []
+
+
 def find(name: str) -> Stack:
     """The stack of this name; its code is loaded only now."""
     if name not in _entries():
@@ -47,3 +62,8 @@ def find(name: str) -> Stack:
             "reinstall the package that brings it, or leave the stack out",
         ) from error
     return stack
+
+
+def model_verified(stack: Stack) -> bool:
+    """Whether its model was held against the real thing. What a class inherits says nothing about what it changed."""
+    return bool({**vars(type(stack)), **getattr(stack, "__dict__", {})}.get("model_verified", False))

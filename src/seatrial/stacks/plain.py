@@ -23,6 +23,7 @@ class Plain:
     needs = "nothing"
     runs_on: Sequence[str] = ("sim", "local", "kubeconfig")
     verified = ""
+    model_verified = False
     created_as = ("batch", "jobs")
 
     def refuses(self, trial: Trial) -> str | None:

@@ -17,7 +17,7 @@ from seatrial.model.load import load_of
 from seatrial.model.plan import Check, Delete, Expectation, Nodes, Pause, Phase, Requests, Submit, Trial, Until, Wait
 from seatrial.model.randomness import stream_seed
 from seatrial.model.units import SECOND, format_duration
-from seatrial.steps.watchman import Clog, Watchman
+from seatrial.steps.watchman import Clog, Stall, Watchman
 
 Judge = Callable[[Expectation, dict[str, float | str | None]], str | None]  # None: it holds; else why not
 
@@ -50,6 +50,7 @@ class Ending:
     notes: list[Note] = field(default_factory=list)
     took: list[Took] = field(default_factory=list)  # every phase that began, in the order they ended
     clog: Clog | None = None
+    stalls: list[Stall] = field(default_factory=list)  # those that did not end the trial
 
 
 class _Ended(Exception):
@@ -80,6 +81,7 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequ
         ending.outcome, ending.detail = first.outcome, first.detail
     except* asyncio.CancelledError:
         ending.outcome, ending.detail = "interrupted", "interrupted by the user"
+    ending.stalls = run.stalls()
     return ending
 
 
@@ -97,6 +99,10 @@ class _Run:
         self._cluster, self._trial, self._judge = cluster, trial, judge
         self._watchman = Watchman(cluster, trial, releases, self._goes_on)
         self._waits: dict[asyncio.Future[str], Wait] = {}
+
+    def stalls(self) -> list[Stall]:
+        self._watchman.leave()
+        return self._watchman.stalls
 
     async def notice_breakage(self) -> None:
         """A component that is dead for good is a clog too, if work is left: nothing has to be waited for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, to_json
+from seatrial.stacks import model_verified
 
 FORMAT = 1
 
@@ -25,11 +26,15 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "on": trial.on,
         "setup": trial.setup.name,
         "stack": trial.setup.stack,
+        "model": {"verified": model_verified(stack), "how": getattr(stack, "verified", "")}
+        if trial.on == "sim"
+        else None,
         "params": to_json(trial.params),
         "repeat": trial.repeat,
         "seed": trial.seed,
         "settings": to_json(trial.setup.settings),
         "client": to_json(trial.setup.client),
+        "components": list(trial.setup.components),
         "stages": [to_json(stage) for stage in stack.stages],
         "phases": {
             submit.name: {
@@ -66,6 +71,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,
+        "stalls": [],
         "audits": [],
         "wall_epoch_ns": 0,
         "run": {},

@@ -9,7 +9,9 @@ import polars as pl
 from seatrial.analysis.directory import RUNNING, TrialRecord
 from seatrial.analysis.impossible import hidden_stages
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED
+from seatrial.model.plan import to_json
 from seatrial.model.units import SECOND
 from seatrial.record import gaps
 
@@ -29,6 +31,7 @@ def judge_sampled(trial: TrialRecord) -> dict[str, Any]:
         "submitted": seen.workloads.height,
         "end_ns": seen.end_ns,
         "outcome": COMPLETED.name if over else RUNNING,
+        "stalls": None,
         "audits": None,  # they need to know the nodes
         "validity": _validity(seen, watched),
     }
@@ -53,30 +56,31 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
     unwatched = watched.unwatched(begin, end) if watched.spans else []
     told = [line for line in watched.told if (line.to_ns or 0) > begin and (line.from_ns or 0) < end]
     hidden, known = hidden_stages(seen), _known(seen)
-    reasons = []
+    reasons: list[Doubt] = []
     if watched.spans and (coarse := known["to_a_second"] + known["worse"]):
         total, longest = (
             sum(b - a for a, b in unwatched) / SECOND,
             max((b - a for a, b in unwatched), default=0) / SECOND,
         )
         reasons.append(
-            f"{coarse} of {sum(known.values())} times are known to half a second at best: nobody watched for {total:.1f} s "
-            f"in all, up to {longest:.1f} s at a time"
+            _of_times(
+                f"{coarse} of {sum(known.values())} times are known to half a second at best: nobody watched for "
+                f"{total:.1f} s in all, up to {longest:.1f} s at a time"
+            )
         )
     elif known["worse"]:
-        reasons.append(f"{known['worse']} of {sum(known.values())} times are known only roughly")
+        reasons.append(_of_times(f"{known['worse']} of {sum(known.values())} times are known only roughly"))
     if hidden:
         stages = ", ".join(f"{stage} of {count}" for stage, count in hidden.items())
-        reasons.append(f"workloads passed stages that nobody saw: {stages}")
+        reasons.append(_of_times(f"workloads passed stages that nobody saw: {stages}"))
     gone = _unseen(seen, watched.gone)
     if gone:
-        reasons.append(f"{gone} workloads were gone before anyone saw how they ended")
+        reasons.append(Doubt(f"{gone} workloads were gone before anyone saw how they ended"))
     if watched.behind_ns > BEHIND_MOST:
-        reasons.append(f"whoever watched was up to {watched.behind_ns / SECOND:.1f} s behind")
+        reasons.append(_of_times(f"whoever watched was up to {watched.behind_ns / SECOND:.1f} s behind"))
     return {
         "valid": not reasons,
-        "reasons": reasons,
-        "counted": not gone,
+        "reasons": to_json(reasons),
         "followed": bool(watched.spans),
         "known": known,
         "hidden": hidden,
@@ -89,6 +93,10 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
                "reason": line.reason} for line in told),
         ][:SHOWN],
     }  # fmt: skip
+
+
+def _of_times(reason: str) -> Doubt:
+    return Doubt(reason, (TIMES, RATES))
 
 
 def _known(seen: Lifecycle) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import stacks
-from seatrial.analysis.gates import FAILS, Verdict, judge
+from seatrial.analysis.gates import FAILS, Verdict, judge, unfinished
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Nodes, Scalar, Trial, Wait
@@ -59,11 +60,12 @@ class Checked:
 
 def check(trials: Sequence[Trial]) -> Checked:
     """Refuses what is wrong, leaves out what cannot run on the chosen cluster; before anything is made."""
+    _refuse_missing_files(trials)
+    _refuse_missing_stages(trials)
     runnable: list[Trial] = []
     skipped: dict[str, None] = {}
     for trial in trials:
         stack = stacks.find(trial.setup.stack)
-        _refuse_unknown_stages(trial, stack)
         why = stack.refuses(trial)
         if why:
             why += _who_can(trial)
@@ -78,6 +80,25 @@ def check(trials: Sequence[Trial]) -> Checked:
             "\n".join(skipped), "choose other set-ups (--setup), another stack or another cluster (--on)"
         )
     return Checked(runnable, list(skipped))
+
+
+def _refuse_missing_files(trials: Sequence[Trial]) -> None:
+    """Of components that set-ups bring, on every kind of cluster: one that runs none of them must not hide that they are gone."""
+    lines: dict[str, None] = {}
+    for trial in trials:
+        for component, part in trial.setup.components.items():
+            for file, what in ((part.binary, "program"), (part.config, "file")):
+                if why := _why_unusable(file, what) if file else "":
+                    lines[f"{part.place}: set-up '{trial.setup.name}', {component}: {why}"] = None
+    if lines:
+        remedy = "build it, or correct its path, which begins where the scenario stands; --setup runs the others alone"
+        raise SetupProblem("\n".join(lines), remedy)
+
+
+def _why_unusable(file: str, what: str) -> str:
+    if not Path(file).is_file():
+        return f"there is no {what} {file}"
+    return f"{file} is not executable" if what == "program" and not os.access(file, os.X_OK) else ""
 
 
 def _who_can(trial: Trial) -> str:
@@ -100,20 +121,34 @@ def _others(name: str) -> Iterator[Stack]:
                 yield stacks.find(other)
 
 
-def _refuse_unknown_stages(trial: Trial, stack: Stack) -> None:
-    names = [stage.name for stage in stack.stages]
-    for phase in (phase for step in trial.steps for phase in step):
-        if isinstance(phase, Wait) and phase.stage not in names:
-            raise UsageProblem(
-                f"set-up '{trial.setup.name}': {phase.name} waits for '{phase.stage}', a stage that the stack "
-                f"'{stack.name}' does not have",
-                f"it has {', '.join(names)}{_who_has(phase.stage, stack)}",
-            )
+def _refuse_missing_stages(trials: Sequence[Trial]) -> None:
+    """A wait for a stage that a set-up's stack does not have would never end there."""
+    stages = {trial.setup.name: stacks.stages_of(trial.setup.stack) for trial in trials}
+    lines: dict[str, None] = {}
+    able = set(stages)
+    for wait in (phase for trial in trials for step in trial.steps for phase in step if isinstance(phase, Wait)):
+        have = [setup for setup, names in stages.items() if wait.stage in names]
+        lack = [setup for setup in stages if setup not in have]
+        if lack:
+            able &= set(have)
+            who = _named(have) + (" has it" if len(have) == 1 else " have it") if have else _who_has(wait.stage)
+            does = "does" if len(lack) == 1 else "do"
+            lines[
+                f"{wait.place}: {wait.name} waits for '{wait.stage}', which {_named(lack)} {does} not have ({who})"
+            ] = None
+    if lines:
+        common = [name for name in next(iter(stages.values())) if all(name in names for names in stages.values())]
+        alone = f"run only {_named([name for name in stages if name in able])}, or " if able else ""
+        raise UsageProblem("\n".join(lines), f"{alone}wait for a stage that all have: {', '.join(common)}")
 
 
-def _who_has(stage: str, stack: Stack) -> str:
-    have = [other.name for other in _others(stack.name) if stage in [one.name for one in other.stages]]
-    return f"; '{stage}' have {', '.join(have)}" if have else ""
+def _named(setups: Sequence[str]) -> str:
+    return ("set-up " if len(setups) == 1 else "set-ups ") + ", ".join(f"'{name}'" for name in setups)
+
+
+def _who_has(stage: str) -> str:
+    have = [name for name in stacks.names() if stage in stacks.stages_of(name)]
+    return f"stacks that have it: {', '.join(have)}"
 
 
 def _lacks_kubelets(trial: Trial) -> str | None:
@@ -210,11 +245,11 @@ def run_study(
     force: bool = False,
     jobs: int | None = None,
     baseline: Path | None = None,
+    gated: bool = False,
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`. What was observed is there however it ends."""
-    with directory.disk_problems(out):
-        directory.make(out, force)
+    with directory.disk_problems(out), directory.made(out, force):
         study = directory.describe(name, document, trials, asked)
         started = time.time()
         run = {"started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")}
@@ -223,13 +258,11 @@ def run_study(
         for outcome in run_all(trials, out, listener, jobs or _jobs(trials)):
             result.outcomes.append(outcome)
         result.interrupted = interruption.wanted
-        if result.interrupted:
-            study["trials"] = [trial.name for trial in trials if (out / "trials" / trial.name).is_dir()]
         state = "interrupted" if result.interrupted else "complete"
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         directory.write(out, {**study, "run": {**run, **directory.surroundings(), **wall}})
         result.files = _write_report(out, result, reporting)
-        result.verdicts = [] if result.interrupted else judge(out, baseline)
+        result.verdicts = unfinished(out) if result.interrupted else judge(out, baseline, gated)
     return result
 
 

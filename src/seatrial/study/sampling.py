@@ -24,6 +24,7 @@ from seatrial.model.plan import Target
 from seatrial.observe import sources
 from seatrial.observe.sampling import Sampler, Standing, Wanted
 from seatrial.record import merging
+from seatrial.record.inventory import inventory
 from seatrial.study.describing import write_json
 from seatrial.study.directory import disk_problems
 from seatrial.study.interrupting import interruption
@@ -143,10 +144,12 @@ def finish(directory: Path) -> None:
     trial = read_trial(directory)
     bounds = _bounds(trial)
     document = {**trial.document, "sources": bounds}
+    document.pop("files", None)
     if trial.document.get("outcome", RUNNING) == RUNNING:
         document |= judge_sampled(TrialRecord(directory, document))
     write_json(directory / "trial.json", document)
-    merging.seal(directory, trial.stages, [int(bound["error_ns"]) for bound in bounds])
+    if merging.seal(directory, trial.stages, [int(bound["error_ns"]) for bound in bounds]):
+        write_json(directory / "trial.json", {**document, "files": inventory(directory)})
 
 
 def _bounds(trial: TrialRecord) -> Sequence[dict[str, Any]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import fcntl
 import json
 import os
 import time
@@ -89,10 +88,9 @@ def begin(out: Path, wish: Wish, told: Told) -> Sent:
             f"the stack '{stack.name}' cannot take these workloads: {why}", "choose another with --stack"
         )
     made = _run(find_out(made, stack, access, wish.blames))
-    with directory.disk_problems(out):
-        directory.make(out, force=False)
+    with directory.disk_problems(out), directory.made(out, force=False):
         directory.write(out, study_json(made, wish))  # first: from here on it can be taken up again
-    return _go_on(made, stack, access, told)
+        return _go_on(made, stack, access, told)
 
 
 def _access(target: Target) -> Access:
@@ -125,52 +123,32 @@ def resume(
     refuse_other_options(out, document, given, template)
     made = submission_of(out, document)
     stack = stacks.find(made.stack)
-    return _go_on(made, stack, _access(made.target), told, True, again_if_refused)
+    with directory.disk_problems(out), directory.alone(out):
+        return _go_on(made, stack, _access(made.target), told, True, again_if_refused)
 
 
 def _go_on(
     made: Submission, stack: Stack, access: Access, told: Told, resumed: bool = False, again_if_refused: bool = False
 ) -> Sent:
-    with directory.disk_problems(made.out), _Alone(made):
-        if not (made.directory / "trial.json").exists():
-            write_json(made.directory / "trial.json", trial_json(made, stack))
-        done = take_up(made.directory, again_if_refused)
-        sent = Sent(made.submit.count, len(done.indices) - len(done.refused), Counter(), done.torn)
-        sent.refused.update(_without_name(why, made.workload(index).name) for index, why in done.refused.items())
-        left = [index for index in range(made.submit.count) if index not in done.indices]
-        submissions = Submissions(made.directory)
-        try:
-            if left:
-                _run(_submit(made, stack, access, submissions, left, sent, told, resumed))
-        except KeyboardInterrupt:
-            sent.interrupted = True
-        finally:
-            submissions.close()
-        state = "interrupted" if sent.interrupted else "complete"
-        document = json.loads((made.out / "study.json").read_text())
-        directory.write(made.out, {**document, "run": run_of(made, state)})
+    made.directory.mkdir(parents=True, exist_ok=True)
+    if not (made.directory / "trial.json").exists():
+        write_json(made.directory / "trial.json", trial_json(made, stack))
+    done = take_up(made.directory, again_if_refused)
+    sent = Sent(made.submit.count, len(done.indices) - len(done.refused), Counter(), done.torn)
+    sent.refused.update(_without_name(why, made.workload(index).name) for index, why in done.refused.items())
+    left = [index for index in range(made.submit.count) if index not in done.indices]
+    submissions = Submissions(made.directory)
+    try:
+        if left:
+            _run(_submit(made, stack, access, submissions, left, sent, told, resumed))
+    except KeyboardInterrupt:
+        sent.interrupted = True
+    finally:
+        submissions.close()
+    state = "interrupted" if sent.interrupted else "complete"
+    document = json.loads((made.out / "study.json").read_text())
+    directory.write(made.out, {**document, "run": run_of(made, state)})
     return sent
-
-
-class _Alone:
-    """Two at work on the same study would write a line twice. The lock ends with the process, however that ends."""
-
-    def __init__(self, made: Submission) -> None:
-        self._made = made
-
-    def __enter__(self) -> None:
-        self._made.directory.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._made.directory, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise SetupProblem(
-                f"another `seatrial submit` is at work on {self._made.out}", "wait for it, or end it"
-            ) from None
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
 
 
 async def _submit(

@@ -15,11 +15,13 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
+from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record import metrics, requests
+from seatrial.record.inventory import inventory
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import seal
 from seatrial.record.segments import Segment
@@ -31,6 +33,7 @@ from seatrial.study.interrupting import interruption
 
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
+LATE_S = 0.5  # or 5 % of the time between two workloads: the mean rate alone hides stalls that are made up for later
 
 Told = Callable[
     [str, int, int, int, float, int], None
@@ -82,6 +85,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
     seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
     requests.seal(directory)
     metrics.seal(directory)
+    record["files"] = inventory(directory)
     if ending.clog:
         _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
     record |= {
@@ -92,6 +96,7 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "notes": to_json(ending.notes),
         "took": to_json(ending.took),
         "clog": ending.clog.as_json() if ending.clog else None,
+        "stalls": to_json(ending.stalls),
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
         "sources": found,
@@ -172,23 +177,29 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
 
 def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     measured = cluster.validity()
-    reasons = list(measured.pop("reasons"))
+    reasons: list[Doubt] = list(measured.pop("reasons"))
+    if ending.outcome == "interrupted":
+        reasons.append(Doubt("it was interrupted"))
     rates = []
     for tally in ending.tallies:
         gaps = tally.count - 1
         wanted = gaps / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
         achieved = gaps / (tally.took_ns / 1e9) if tally.took_ns else None
-        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved})
+        late = tally.late_ns / 1e9
+        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved, "late_s": late})
         if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
-            reasons.append(f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s")
-    return {"valid": not reasons, "reasons": reasons, "counted": True, "rates": rates, **measured}
+            short = f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s"
+            reasons.append(Doubt(short, (TIMES, RATES)))  # counts are true of the load that was sent
+        elif wanted and late > max(LATE_S, (1 - RATE_TOLERANCE) / wanted):
+            behind = f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
+            reasons.append(Doubt(behind, (TIMES, RATES), late))
+    return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
 
 
 def _judged(trial: Trial, directory: Path, record: dict[str, Any]) -> Outcome:
     """Interrupted, nothing is judged: the user wants to be gone."""
-    from seatrial.analysis.api import asked_of
     from seatrial.analysis.directory import read_trial
-    from seatrial.analysis.figures import figures
+    from seatrial.analysis.figures import asked_of, figures
 
     interrupted = record["outcome"] == "interrupted"
     values = {} if interrupted else figures(directory)

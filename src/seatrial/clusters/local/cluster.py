@@ -35,6 +35,7 @@ from seatrial.kube import Access, Client, Mark, access_from
 from seatrial.kube.resources import SERVICE_ACCOUNTS, create
 from seatrial.model import control_plane, plan
 from seatrial.model.control_plane import ControlPlane, Override
+from seatrial.model.doubts import COUNTS, RATES, Doubt
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL
@@ -198,7 +199,8 @@ class LocalCluster(LiveCluster):
         agreement = self._agreement.as_json() if self._agreement else None
         measured = super().validity()
         if self._counted and self._counted["differences"]:
-            measured["reasons"].append("the client's counts of requests are not those of the audit log")
+            reason = "the client's counts of requests are not those of the audit log"
+            measured["reasons"].append(Doubt(reason, (COUNTS, RATES)))
         return {
             **measured,
             "watch_against_audit": agreement,

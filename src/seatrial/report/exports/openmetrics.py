@@ -33,6 +33,9 @@ ABOUT: Mapping[str, tuple[str, str]] = {
     "gpu_util": ("ratio", "share of the GPUs that running containers had requested"),
     "held_idle_s": ("core_seconds", "held by gangs that did not run"),
     "held_idle_gpu_s": ("gpu_seconds", "held by gangs that did not run"),
+    "bound_per_s": ("", "pods bound to a node per second"),
+    "schedule_p50_s": ("seconds", "median of a pod's time from created to bound"),
+    "schedule_p99_s": ("seconds", "99th percentile of a pod's time from created to bound"),
     "end_s": ("seconds", "first submission to the end of the trial"),
     "requests": ("", "API requests of the load"),
     "rejected": ("", "API requests answered with 429"),
@@ -47,6 +50,8 @@ ABOUT: Mapping[str, tuple[str, str]] = {
     "cpu_cores": ("", "how much of the machine was busy on average"),
     "pod_start_p99_s": ("seconds", "99th percentile from created to running"),
     "heartbeat_gap_s": ("seconds", "longest time in which some node's lease was not renewed"),
+    "stalls": ("", "times at which no workload got on for 30 s or more"),
+    "stalled_s": ("seconds", "how long these were in all"),
     "valid": ("", "whether the trial trusts its own figures"),
     **{name: ("", f"what the audit found: {audit}") for audit, name in fig.AUDITS.items()},
 }

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis import figures as fig
+from seatrial.analysis.directory import DAMAGED
 from seatrial.analysis.gates import FAILS
 from seatrial.clog.diagnosis import KINDS
-from seatrial.report.grouping import Group, Spread, ended_well
-from seatrial.report.page.markup import Html, Inside, join, tag
+from seatrial.report.answers import Answer, in_a_sentence
+from seatrial.report.durations import lasting
+from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
+from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
 PLACES = {
@@ -42,9 +45,7 @@ class Measure:
         spread = self.of(group)
         if spread is None:
             return "–"
-        factor, unit = (1000, "ms") if 0 < spread.mean < 0.995 else (1, "s")
-        deviation = "" if spread.deviation is None else f" ± {spread.deviation * factor:,.1f}"
-        return f"{spread.mean * factor:,.1f}{deviation} {unit}"
+        return lasting(spread.mean, spread.deviation, 1)
 
     def close(self, a: Group, b: Group) -> bool:
         """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
@@ -119,12 +120,22 @@ def _answers(view: View) -> list[Html]:
     measure = TOTAL if view.submits else REQUESTS
     ranked = [group for group in chosen if measure.of(group)]
     if view.submits:  # who rejects much answers the rest fast: requests give no ranks
-        ranked.sort(key=measure.mean)
+        ranked.sort(key=lambda group: (group.unverified, measure.mean(group)))
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
-    if ranked and view.submits:
-        lines.append(tag("p", _speed(measure, ranked, where)))
-    lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
+    if not view.submits and view.answers:
+        lines.append(tag("p", _sent(view)))
+    held = [group for group in ranked if not group.unverified]
+    if held and view.submits:
+        lines.append(tag("p", _speed(measure, held, where)))
+    if guessed := [f"{group.setup} ({measure.shown(group)})" for group in ranked if group.unverified]:
+        are = "are" if len(guessed) > 1 else "is"
+        lines.append(tag("p", tag("b", f"Not ranked: {listed(guessed)}"), f" {are} {NOT_HELD}."))
+    for figure, of in view.answers.items():
+        if figure != measure.figure:
+            lines.append(_bars(figure, of, where))
+    if view.submits or not view.answers or measure.figure in view.answers:
+        lines.append(_ranking(measure, ranked, [group for group in chosen if group not in ranked], where))
     others = [group for group in stuck if group not in chosen]
     if others:
         names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
@@ -134,12 +145,24 @@ def _answers(view: View) -> list[Html]:
 
 
 def _headline(view: View, stuck: Sequence[Group]) -> str:
+    """Of a study that was cut short first of all that: what ran says nothing about the rest."""
+    if not view.study.unfinished:
+        return _of_what_ran(view, stuck)
+    return f"{view.study.unfinished[0].upper()}{view.study.unfinished[1:]}. Of what ran: {_of_what_ran(view, stuck)}"
+
+
+def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
+    if not stuck and not view.submits and view.answers:
+        figure, of = next(iter(view.answers.items()))
+        return f"{in_a_sentence(figure, of)}."
     if not stuck:
         return "Every workload of every trial completed." if view.submits else _sent(view)
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
     good = [setup for setup in view.setups if setup not in bad]
     how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
     did = "clogged" if how == {"clogged"} else "did not complete everything"
+    if how == {DAMAGED}:  # nobody knows what completed
+        return f"{listed(bad)} cannot be judged: files of {'its' if len(bad) == 1 else 'their'} trials are damaged."
     if not good:
         return f"No set-up completed everything: {listed(bad)} {did}."
     return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
@@ -185,10 +208,28 @@ def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group
     ]
     for group in unranked:
         worst = next((row for row in group.rows if not ended_well(row)), group.rows[0])
-        done = f"{worst['completed']:,} of {worst['workloads']:,} done" if worst["workloads"] else ""
+        known = worst["workloads"] and worst["outcome"] != DAMAGED
+        done = f"{worst['completed']:,} of {worst['workloads']:,} done" if known else ""
         ended = str(worst["outcome"]) if worst["outcome"] != "completed" or not worst["workloads"] else "not all"
         lines.append(_line(group, None, ended, ", ".join(filter(None, (done, str(worst["clog"] or ""))))))
     title = f"{measure.title} by set-up{f', {where}' if where else ''}"
+    return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
+
+
+def _bars(figure: str, of: Sequence[Answer], where: str) -> Html:
+    """A figure of the answer: a bar for each set-up, in the order of the scenario, without ranks."""
+    longest = max((one.spread.mean for one in of if one.spread), default=0.0) or 1.0
+    lines = [
+        _line(
+            one.group,
+            f"{max(one.spread.mean, 0) / longest * 100:.1f}" if one.spread else None,
+            one.shown,
+            "",
+            one.doubtful,
+        )
+        for one in of
+    ]
+    title = (tag("code", figure), f" by set-up{f', {where}' if where else ''}")
     return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
 
 
@@ -203,15 +244,16 @@ def _beside(group: Group) -> str:
     return f"{rejected.mean:,.0f} of {sent.mean:,.0f} rejected ({rejected.mean / sent.mean:.0%})"
 
 
-def _line(group: Group, width: str | None, figure: str, more: str) -> Html:
-    doubt = " (not to be trusted)" if group.doubtful else ""
+def _line(group: Group, width: str | None, figure: str, more: str, doubtful: bool | None = None) -> Html:
+    doubt = " (not to be trusted)" if (group.doubtful if doubtful is None else doubtful) else ""
     return tag(
         "li",
-        tag("span", group.setup, class_="name", title=group.setup),
+        tag("span", tag("span", group.setup, class_="of"), badge(group.evidence), class_="name", title=group.setup),
         tag("span", tag("span", class_="bar", data_width=width), class_="track"),
         tag("span", figure, class_="figure" if width else "figure bad"),
         tag("span", more + doubt, class_="more"),
         data_setup=group.setup,
+        class_="unverified" if group.unverified else None,
     )
 
 
@@ -245,14 +287,30 @@ def _clogs(view: View) -> list[Html]:
 def _trust(view: View) -> Html:
     bad = [trial for trial in view.study.trials if not trial.valid]
     sure = "Can the figures be trusted? "
-    if not bad:
-        verdict = ("good", "Yes, by what the trials found of themselves: ", _sources(view))
+    guessed = list(dict.fromkeys(group.setup for group in view.groups if group.unverified))
+    missing = view.study.unfinished or next(iter(view.study.notes), "")
+    if not bad and missing:
+        verdict = ("bad", "In part: ", f"{missing}. What ran to its end vouches for itself: {_sources(view)}")
+    elif not bad and guessed:
+        say = "Not verified: " if len(guessed) == len(view.setups) else "In part: "
+        verdict = ("bad", say, f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view)}")
+    elif not bad and view.study.on == "sim":
+        verdict = ("model", "Yes, as far as models go that were held against the real stacks: ", _sources(view))
+    elif not bad:
+        verdict = ("good", "Yes, of real components, by what the trials found of themselves: ", _sources(view))
     else:
         reasons = list(dict.fromkeys(reason for trial in bad for reason in trial.reasons))
         which = (
-            "none of the trials" if len(bad) == len(view.study.trials) else f"not all: {len(bad)} of {len(view.rows)}"
+            "none of the trials"
+            if len(bad) == len(view.study.trials)
+            else f"not all: {len(view.rows) - len(bad)} of {len(view.rows)}"
         )
-        kept = "" if len(bad) == len(view.study.trials) else " They are left out of means and charts, and marked."
+        kept = (
+            ""
+            if len(bad) == len(view.study.trials)
+            else " They are left out of means and charts where the set-up has others, else shown and marked with !."
+        )
+        kept += f" The study is not whole: {view.study.unfinished}." if view.study.unfinished else ""
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
         verdict = (
             "bad",
@@ -275,9 +333,12 @@ def _trust(view: View) -> Html:
 
 def _sources(view: View) -> str:
     if view.study.on == "sim":
-        return "times are the simulator's own, without error of measurement; its models are not the real components."
+        return (
+            "times are the simulator's own, without error of measurement; its models are not the real components, and "
+            "docs/fidelity.md says how far those that were compared are off."
+        )
     worst = max((error for trial in view.study.trials for error in trial.errors_ns), default=0)
-    within = f" and are off by at most {worst / 1e6:.3g} ms" if worst else ""
+    within = f" and are off by at most {lasting(worst / 1e9)}" if worst else ""
     return f"times are those of what was watched{within}."
 
 

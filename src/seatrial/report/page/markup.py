@@ -76,6 +76,11 @@ def chart(kind: str, data: Any, title: str, *notes: Inside, controls: Inside = N
     )
 
 
+def badge(evidence: str) -> Html:
+    """What figures are of, told apart at a glance: `real`, `verified model`, `unverified model`."""
+    return tag("span", evidence, class_=f"badge {evidence.split(maxsplit=1)[0]}")
+
+
 @dataclass(frozen=True)
 class Head:
     """A column's heading; `about` explains it in a tool tip."""

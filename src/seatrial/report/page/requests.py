@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from seatrial.analysis.api import COUNTED, MEASUREMENTS, PERCENTILES, Load, measurements, of_identities
+from seatrial.analysis.api import COUNTED, MEASUREMENTS, PERCENTILES, Load, measurements
+from seatrial.analysis.api_tables import by_identity, called, labels
 from seatrial.analysis.directory import TrialRecord
+from seatrial.model.doubts import COUNTS, TIMES
 from seatrial.report.page.markup import Cell, Head, Html, chart, join, table, tag
 from seatrial.report.page.view import Section, View
 
@@ -25,50 +26,53 @@ def requests(view: View) -> Section | None:
 
 
 def _identities(trials: list[TrialRecord]) -> Html:
-    """A row for everyone who sent something in a set-up; figures are means over runs."""
-    found: dict[tuple[str, str], list[dict[str, float | None]]] = {}
-    for trial in trials:
-        runs: dict[str, dict[str, float | None]] = {}
-        for figure, value in of_identities(trial).items():
-            name, _, identity = figure.partition("(")
-            runs.setdefault(identity.removesuffix(")"), {})[name] = value
-        for identity, figures in runs.items():
-            found.setdefault((trial.setup, identity), []).append(figures)
+    """A row for everyone who sent something in a set-up and its params; figures are means over runs."""
+    lines = by_identity(trials)
+    params = [Head("with", number=False)] if any(line.params for line in lines) else []
     about = "from when it was due to the whole answer, of those that were answered well"
     heads = [
-        Head("set-up", number=False), Head("who", number=False), Head("requests"),
+        Head("set-up", number=False), *params, Head("who", number=False), Head("requests"),
         Head("rejected", about="answered with 429: too many requests"), Head("sent again"),
         Head("errors", about="another failure, or no answer"), *(Head(f"p{percent} ms", about=about) for percent in PERCENTILES),
     ]  # fmt: skip
     rows = []
-    setups = list(dict.fromkeys(setup for setup, _ in found))
-    for (setup, identity), of_runs in sorted(found.items(), key=lambda one: (setups.index(one[0][0]), one[0][1])):
-        counts = {name: _mean([run.get(name) for run in of_runs]) for name in COUNTED}
-        times = [_mean([run.get(f"api_p{percent}_s") for run in of_runs]) for percent in PERCENTILES]
+    for line in lines:
+        times = [getattr(line, f"p{percent}_s") for percent in PERCENTILES]
         rows.append([
-            Cell(tag("b", setup), setup), Cell(identity), *(_count(name, count) for name, count in counts.items()),
-            *(Cell("–" if at is None else f"{at * 1000:,.1f}", at) for at in times),
+            Cell(("! " if line.doubtful else None, tag("b", line.setup)), line.setup), *(Cell(line.params) for _ in params),
+            Cell(line.who), *(_count(name, getattr(line, name), COUNTS in line.doubtful) for name in COUNTED),
+            *(_time(at, TIMES in line.doubtful) for at in times),
         ])  # fmt: skip
+    doubts = [tag("li", f"{trial.name}: {'; '.join(trial.reasons)}") for trial in trials if not trial.valid]
     return join(
         tag("p", "What everyone asked of the server, means over runs. Rejected is what the server refused with 429."),
+        tag("p", "! marks what is not to be trusted:", tag("ul", doubts)) if doubts else None,
         table(heads, rows, "Requests by set-up and identity. A heading sorts by its column."),
     )
 
 
-def _count(name: str, count: float | None) -> Cell:
-    kind = "bad" if count and name in ("rejected", "errors") else ""
-    return Cell("–" if count is None else f"{count:,.0f}", count, kind)
+def _count(name: str, count: float, doubtful: bool) -> Cell:
+    kind = "bad" if doubtful or (count and name in ("rejected", "errors")) else ""
+    return Cell(f"{'! ' if doubtful else ''}{count:,.0f}", count, kind)
+
+
+def _time(at: float | None, doubtful: bool) -> Cell:
+    return (
+        Cell("–") if at is None else Cell(f"{'! ' if doubtful else ''}{at * 1000:,.1f}", at, "bad" if doubtful else "")
+    )
 
 
 def _measured(trials: list[TrialRecord]) -> Html | None:
+    params = labels(trials)
     panels: dict[str, list[dict[str, Any]]] = {name: [] for name in MEASUREMENTS}
     for trial in trials:
         for (name,), rows in measurements(Load(trial)).group_by("measurement", maintain_order=True):
             points = _thinned(rows)
-            panels.setdefault(str(name), []).append({"name": trial.setup, "points": points})
+            panels.setdefault(str(name), []).append({"name": called(trial.setup, params[trial.name]), "points": points})
     drawn = [
-        {"title": name, "y": f"{name}{f', {unit}' if unit else ''}", "series": panels[name]}
+        {"title": titled, "y": titled, "series": panels[name]}
         for name, unit in MEASUREMENTS.items()
+        for titled in (f"{name}, {unit}" if unit else name,)
         if panels[name]
     ]
     if not drawn:
@@ -88,8 +92,3 @@ def _thinned(rows: pl.DataFrame) -> list[dict[str, Any]]:
         {"x": round(float(np.mean(a)), 3), "y": float(np.mean(v))}
         for a, v in zip(np.array_split(at, parts), np.array_split(value, parts), strict=True)
     ]
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None

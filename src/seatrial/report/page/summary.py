@@ -8,7 +8,7 @@ from seatrial.analysis import figures as fig
 from seatrial.report.columns import decimals_for
 from seatrial.report.grouping import Group, Spread
 from seatrial.report.page.answer import TOTAL
-from seatrial.report.page.markup import Cell, Head, Html, table, tag
+from seatrial.report.page.markup import Cell, Head, Html, badge, table, tag
 from seatrial.report.page.view import Section, View, as_number, plural
 
 TRIALS_SHOWN = 300
@@ -42,7 +42,9 @@ def summary(view: View) -> Section | None:
     if not groups:
         return None
     heads = [Head("set-up", number=False)]
-    columns: list[list[Cell]] = [[Cell(tag("b", group.setup), group.setup) for group in groups]]
+    columns: list[list[Cell]] = [
+        [Cell((tag("b", group.setup), " ", badge(group.evidence)), group.setup) for group in groups]
+    ]
     for name in view.values:
         values = [group.params[name] for group in groups]
         if any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):
@@ -74,9 +76,7 @@ def _notes(view: View) -> Html:
     if any(group.completed < len(group.rows) for group in view.groups):
         notes.append("A set-up that did not complete everything has no total and no percentiles: it would look fast. ")
     if any(group.doubtful for group in view.groups):
-        notes.append(
-            "! marks a set-up with trials that are not to be trusted; they are left out where there are others. "
-        )
+        notes.append("! marks a set-up with trials that are not to be trusted; they are left out where it has others. ")
     return tag("p", *notes, class_="quiet")
 
 

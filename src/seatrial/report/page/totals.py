@@ -42,7 +42,7 @@ def totals(view: View) -> Section | None:
     )
     gaps = f"{plural(missing, 'point')} missing: there a repeat did not complete everything." if missing else ""
     cut = f"The first {PANELS} of {len(panels)} panels." if len(panels) > PANELS else ""
-    title = f"Time from the first submission to the last completion, over {name}"
+    title = "From the first submission to the last completion"
     return Section("totals", "Total time", f"Total time over {name}", chart("lines", data, title, spread, gaps, cut))
 
 

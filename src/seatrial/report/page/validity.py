@@ -9,6 +9,7 @@ from typing import Any
 
 from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED
 from seatrial.report.details import findings
+from seatrial.report.durations import lasting
 from seatrial.report.page.answer import marked
 from seatrial.report.page.markup import Cell, Head, Html, Inside, join, table, tag
 from seatrial.report.page.view import Section, View, plural
@@ -27,7 +28,15 @@ def validity(view: View) -> Section:
         rows = [[Cell(trial.name), Cell("; ".join(trial.reasons))] for trial in bad[:SHOWN]]
         heads = [Head("trial", number=False), Head("why its figures are not to be trusted", number=False)]
         parts.append(table(heads, rows, "Trials that are not to be trusted"))
-    parts += [_rates(view), _sources(view), _expectations(view), _lines("What audits and waits found", _found(view))]
+    how = sorted(
+        {str(p) for t in view.study.trials if (p := (t.document.get("validity") or {}).get("client_priority"))}
+    )
+    if how:
+        parts.append(tag("p", f"The client's thread was scheduled as {' or '.join(how)} while trials ran."))
+    parts += [_rates(view), _sources(view), _expectations(view)]
+    parts.append(_lines("Stalls, and what audits and waits found", _found(view)))
+    known = dict.fromkeys(str(line) for trial in view.study.trials for line in trial.document.get("findings") or ())
+    parts.append(_lines("What was known before the run", known))
     parts.append(_lines("What is missing", view.study.notes))
     return Section("validity", "Validity", "Can this be trusted?", join(parts))
 
@@ -89,11 +98,13 @@ def _rates(view: View) -> Html | None:
                 rows.append([
                     Cell(trial.name), Cell(str(rate.get("phase"))), Cell(f"{wanted:,.4g}", wanted),
                     Cell(f"{achieved:,.4g}", achieved), Cell(f"{share:.0%}", share, kind),
+                    Cell(f"{late:.3g}", late) if isinstance(late := rate.get("late_s"), int | float) else Cell("", 0),
                 ])  # fmt: skip
     if not rows:
         return None
     heads = [
         Head("trial", number=False), Head("phase", number=False), Head("asked for /s"), Head("reached /s"), Head("share"),
+        Head("late by up to, s"),
     ]  # fmt: skip
     return _fold(
         f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")
@@ -107,7 +118,7 @@ def _sources(view: View) -> Html:
             key = (str(source.get("name")), int(source.get("error_ns") or 0))
             found[key] = found.get(key, 0) + 1
     rows = [
-        [Cell(name), Cell(f"{error / 1e6:,.3g} ms" if error else "none", error), Cell(str(count), count)]
+        [Cell(name), Cell(lasting(error / 1e9) if error else "none", error), Cell(str(count), count)]
         for (name, error), count in found.items()
     ]
     heads = [Head("where times come from", number=False), Head("error at most"), Head("trials")]

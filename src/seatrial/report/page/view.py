@@ -17,6 +17,8 @@ from seatrial.analysis.directory import CUT_OFF, StudyRecord, TrialRecord, read_
 from seatrial.analysis.gates import Verdict, judge_study
 from seatrial.analysis.lifecycle import Lifecycle, lifecycle
 from seatrial.analysis.tables import summary_rows
+from seatrial.report.answers import Answer, answers, with_answers
+from seatrial.report.durations import lasting
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.page.markup import Html
 
@@ -103,6 +105,11 @@ class View:
         """Whether it is about workloads at all; a study may only send requests to the API server."""
         return any(row["workloads"] or row["submitted"] for row in self.rows)
 
+    @cached_property
+    def answers(self) -> dict[str, list[Answer]]:
+        """The figures that the scenario names as its answer, at the combination that says most."""
+        return answers(self.study, self.at(self.largest)) if self.groups else {}
+
     def at(self, chosen: Combination) -> list[Group]:
         return [group for group in self.groups if combination(group) == chosen]
 
@@ -123,7 +130,8 @@ class View:
 
 
 def view_of(out: Path) -> View:
-    return View(read_study(out), summary_rows(out))
+    study = read_study(out)
+    return View(study, with_answers(study, summary_rows(out)))
 
 
 def combination(group: Group) -> Combination:
@@ -143,14 +151,8 @@ def as_number(text: str) -> float | None:
 
 
 def seconds(value: float | None, decimals: int | None = None) -> str:
-    """As a person would say it: three digits, and minutes only where seconds mean nothing any more."""
-    if value is None:
-        return "–"
-    if decimals is None:
-        decimals = 0 if abs(value) >= 999.5 else 1 if abs(value) >= 9.995 else 2
-    if 0 < abs(value) < 0.995:
-        return f"{value * 1000:,.{0 if abs(value) >= 0.0995 else 1}f} ms"
-    return f"{value:,.{decimals}f} s"
+    """As a person would say it."""
+    return "–" if value is None else lasting(value, decimals=decimals)
 
 
 def plural(count: int, thing: str, things: str = "") -> str:

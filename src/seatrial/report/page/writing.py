@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from seatrial.record.layout import REPORT
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
@@ -23,7 +24,6 @@ from seatrial.report.page.validity import again, validity
 from seatrial.report.page.view import Section, View, view_of
 from seatrial.report.page.waterfall import waterfall
 
-REPORT = "report.html"
 # In the order of the page. Each is None where the study has nothing to show for it.
 SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     summary,

@@ -17,6 +17,7 @@ class Coscheduling(Plain):
     about = "kube-scheduler with the Coscheduling plugin: PodGroups, nodes held until the whole gang has its own"
     needs = "scheduler-plugins v0.34.7: its scheduler as default-scheduler, its controller, the CRD PodGroup"
     verified = "the real scheduler and controller on `local`, side by side with the model (docs/stacks/coscheduling.md)"
+    model_verified = True
     settings = (
         Setting("coscheduling", "permit-wait", 60 * SECOND, "how long a pod holds its node for its siblings; whole seconds "
                 "(permitWaitingTimeSeconds)", kind="duration"),

@@ -39,7 +39,9 @@ class Coscheduling(PluginBase):
         self._made_at: dict[int, int] = {}  # group → creationTimestamp
         self._known: dict[int, int] = {}  # group → pods in the lister, which has no finished ones
         self._assigned: dict[int, set[int]] = {}  # group → pods that hold a node
-        self._times: dict[int, list[int]] = {}  # group → when it last failed (lastFailedSchedulePG), else when it was made
+        self._times: dict[
+            int, list[int]
+        ] = {}  # group → when it last failed (lastFailedSchedulePG), else when it was made
         self._backed_off: dict[int, int] = {}  # backedOffPG: until when
         self._places: dict[int, _Place] = {}
         self._reason = ""  # why `pre_filter` turned down the pod whose turn it is, if it did

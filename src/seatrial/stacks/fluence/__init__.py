@@ -24,6 +24,7 @@ class Fluence(Plain):
     needs = "Fluence, installed as the scheduler 'fluence' with its controller and webhook"
     runs_on = ("sim", "kubeconfig")
     verified = "only by its source: no Fluence runs here"
+    model_verified = False
     settings = (
         Setting("fluence", "permit-wait", 300 * SECOND, "how long a pod holds its node and waits for its group", kind="duration"),
         Setting("fluence", "faults", NONE, "model: which of Fluence's known faults it has",

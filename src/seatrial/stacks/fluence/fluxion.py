@@ -37,7 +37,9 @@ class Fluxion:
             [(c.get("cpu", 0) // CORE, c.get("memory", 0) // PIECE, c.get(GPU, 0)) for c in ordered], dtype=np.int64
         ).reshape(-1, 3)
         self._jobs: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # group → places in the order, what it has there
-        self._hopeless: set[tuple[tuple[int, int, int], int]] = set()  # slots and counts in vain since anything was given back
+        self._hopeless: set[tuple[tuple[int, int, int], int]] = (
+            set()
+        )  # slots and counts in vain since anything was given back
         self.looked = 0  # nodes looked at in the last match
 
     def match(self, group: int, slot: tuple[int, int, int], count: int) -> list[int]:

@@ -21,6 +21,7 @@ class Gang(Plain):
     stages = (*PLAIN[:3], GROUP_SCHEDULED, *PLAIN[3:])
     needs = "Kubernetes 1.36 with the alpha gates GenericWorkload and GangScheduling"
     verified = "against the real one on local"
+    model_verified = True
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:  # noqa: ARG002
         from seatrial.stacks.gang.model import put_into

@@ -13,6 +13,8 @@ from seatrial.model.units import MINUTE
 from seatrial.stacks.plain import Plain, Settings
 
 QUOTA_RESERVED = Stage("quota_reserved", "workload", "its requests are taken off the quota")
+AS_NODES = "nodes"  # a quota that is what the nodes have
+SET_BY = {"quota-cpu": "cpu", "quota-memory": "memory", "quota-gpu": "nvidia.com/gpu"}
 # How long the first re-queueing after an eviction waits (apis/config/v1beta2/defaults.go: DefaultRequeuingBackoffBaseSeconds).
 REQUEUE_BACKOFF = 1 * MINUTE
 
@@ -23,6 +25,7 @@ class Kueue(Plain):
     stages = (*PLAIN[:2], QUEUED, QUOTA_RESERVED, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
+    model_verified = True
     settings = (
         Setting("kueue", "qps", 50, "client requests per second, of all its parts together (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
@@ -110,10 +113,10 @@ class Kueue(Plain):
 def _bad_quota(settings: Mapping[str, Any]) -> str | None:
     from seatrial.model.units import parse_quantity
 
-    for setting in ("quota-cpu", "quota-memory", "quota-gpu"):
-        if settings[setting] != "nodes":
+    for setting, resource in SET_BY.items():
+        if settings[setting] != AS_NODES:
             try:
-                parse_quantity(settings[setting])
+                parse_quantity(settings[setting], resource)
             except ValueError as error:
                 return f"kueue.{setting}: {error}, or `nodes`"
     return None

@@ -13,6 +13,7 @@ from seatrial.kube.resources import Resource
 from seatrial.model.interfaces import Manifest
 from seatrial.model.plan import Amounts, Scalar
 from seatrial.model.units import format_quantity, parse_quantity
+from seatrial.stacks.kueue import AS_NODES, SET_BY
 
 GROUP, VERSION = "kueue.x-k8s.io", "v1beta2"
 FLAVORS = Resource(GROUP, VERSION, "resourceflavors", "ResourceFlavor", namespaced=False)
@@ -21,8 +22,6 @@ CLUSTER_QUEUES = Resource(GROUP, VERSION, "clusterqueues", "ClusterQueue", names
 LOCAL_QUEUES = Resource(GROUP, VERSION, "localqueues", "LocalQueue")
 WORKLOADS = Resource(GROUP, VERSION, "workloads", "Workload")
 
-AS_NODES = "nodes"  # a quota that is what the nodes have
-SET_BY = {"quota-cpu": "cpu", "quota-memory": "memory", "quota-gpu": "nvidia.com/gpu"}
 RUNS = "None"  # the stop policy of a queue that admits
 QUEUE = "seatrial"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -25,6 +25,7 @@ class Mcad(Plain):
     about = "MCAD in front of kube-scheduler: one FIFO, admission by what the cluster has in all"
     needs = "MCAD v1.40 and its CRDs (AppWrapper); built from its Go module"
     verified = "the published table (1.32), real MCAD 1.40 beside the model (docs/fidelity.md)"
+    model_verified = True
     created_as = ("workload.codeflare.dev", "appwrappers")
     stages = (*PLAIN[:2], QUEUED, HEAD_OF_LINE, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
     settings = (

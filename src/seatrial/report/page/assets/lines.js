@@ -9,7 +9,7 @@ function scaleOf(values, labels) {
 }
 
 function drawLines(plot, panel, x, y, names, hidden, plain) {
-  const width = plot.clientWidth, height = clamp(width * 0.5, 200, 360), left = 52, right = 18, top = 14, bottom = 40;
+  const width = plot.clientWidth, height = clamp(width * 0.5, 200, 360), left = 52, right = 18, top = panel.y ? 10 : 30, bottom = 40;
   const series = panel.series.filter((one) => !hidden.has(one.name));
   const points = series.flatMap((one) => one.points);
   const picture = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': `${panel.y || y.label} over ${x.label}${panel.title ? `, ${panel.title}` : ''}` });
@@ -39,7 +39,7 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
     last = at + text.length * 3;
   }
   picture.append(svg('text', { x: (left + width - right) / 2, y: height - 5, 'text-anchor': 'middle' }, shorten(x.label, 60) + (scale.log ? ' (logarithmic)' : '')));
-  picture.append(svg('text', { x: left - 44, y: top - 1 }, panel.y || y.label));
+  if (!panel.y) picture.append(svg('text', { x: left - 44, y: 12 }, y.label));  // above the topmost tick label; with panel.y the panel's title says it
   for (const one of series) {
     const place = one.place ?? Math.max(names.indexOf(one.name), 0), ink = colour(place), at = one.points;
     if (plain) {
