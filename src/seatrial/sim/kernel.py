@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 Do = Callable[[Any], None]
+NEVER = 1 << 62
 MOST_LANES = 32  # delays that are drawn are all different: they go into the heap
 
 
@@ -81,13 +82,9 @@ class Kernel:
     def idle(self) -> bool:
         return not self._heap
 
-    @property
-    def next(self) -> int:
-        """When the next event is due; there must be one."""
-        return self._heap[0][0]
-
-    def run(self, until: int) -> None:
-        """Lets everything happen up to and including `until`, unless halted. `now` is then `until`, or where it halted.
+    def run(self, until: int = NEVER) -> None:
+        """Lets everything happen up to and including `until`, unless halted. `now` is then `until`, or where it halted; without
+        `until`, when the last event was.
 
         The collector rests meanwhile: models make no cycles, and tracing millions of heap entries took a third of the time.
         """
@@ -105,7 +102,8 @@ class Kernel:
                 do(arg)
                 if self._halted:
                     return
-            self.now = max(self.now, until)
+            if until != NEVER:
+                self.now = max(self.now, until)
         finally:
             self._until = -1
             if collecting:

@@ -23,7 +23,7 @@ from seatrial.model.lifecycle import (
     SUBMITTED,
 )
 from seatrial.model.load import Load
-from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
+from seatrial.model.plan import NodeGroup, Scalar, Workload
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import SECOND
@@ -41,7 +41,6 @@ from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
 from seatrial.sim.scheduler import Around, Scheduler
 
-_NO_DELAY = Span()
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 Settings = Mapping[str, Mapping[str, Scalar]]
 S = TypeVar("S", bound=Scheduler)
@@ -256,15 +255,16 @@ class Sim:
         self.jobs.pod_changed(self.pods.job[pod])
         if group.kubelet:
             self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs)
-        elif group.create != _NO_DELAY:
-            self.kwok.play(pod, group.create, self._container_created)
+        elif group.create.most or group.create.least:
+            self.kwok.play(pod, self.kwok.drawn(group.create), self._container_created)
         else:
-            self.kwok.play(pod, group.start, self._runs)
+            self.kwok.play(pod, self.kwok.drawn(group.start), self._runs)
 
     def _container_created(self, pod: int) -> None:
         if self.pods.state[pod] == pod_state.BOUND:
             self.jobs.pod_changed(self.pods.job[pod])
-            self.kwok.play(pod, self.nodes.groups[self.pods.node[pod]].start, self._runs)
+            start = self.nodes.groups[self.pods.node[pod]].start
+            self.kwok.play(pod, self.kwok.drawn(start), self._runs)
 
     def _runs(self, pod: int) -> None:
         if self.pods.state[pod] != pod_state.BOUND:
@@ -290,7 +290,7 @@ class Sim:
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:
-            self.kwok.play(pod, Span(duration), self._ends)
+            self.kwok.play(pod, duration, self._ends)
 
     def _ends(self, pod: int) -> None:
         job = self.pods.job[pod]
