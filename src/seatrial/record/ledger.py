@@ -155,8 +155,10 @@ class Ledger:
     def stage_of(self, workload: int) -> str:
         """The last stage it has reached as a whole."""
         lost = self.number.get(LOST.name)
-        reached = [stage for stage, left in enumerate(self._left) if left[workload] <= 0 and stage != lost]
-        return self.stages[reached[-1]].name if reached else ""
+        for stage in range(len(self._left) - 1, -1, -1):
+            if self._left[stage][workload] <= 0 and stage != lost:
+                return self.stages[stage].name
+        return ""
 
     def has_reached(self, workload: int, stage: int) -> bool:
         return self._left[stage][workload] <= 0

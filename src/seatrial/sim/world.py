@@ -67,6 +67,7 @@ class Sim:
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self._open: dict[int, None] = {}  # workloads that are not over
+        self._states: dict[int, tuple[Any, WorkloadState]] = {}  # what was said of them last, and what that depends on
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = Jobs(
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
@@ -181,6 +182,7 @@ class Sim:
                 self.scheduler.delete(pod)
         self.jobs.remove(number)
         self._open.pop(number, None)
+        self._states.pop(number, None)
         if not self.ledger.has_reached(number, self._complete):
             self.ledger.move(self.kernel.now, number, self._deleted)
         for call in self.when_deleted:
@@ -218,23 +220,31 @@ class Sim:
         return NodeState(name, group.name, capacity, free, nodes.is_open(node), group.labels, group.taints)
 
     def _workload_state(self, number: int) -> WorkloadState:
-        workload, states = self.workloads[number], self.pods.state
-        pods = self._job_pods.get(number, ())
-        standing = [pod for pod in pods if states[pod] in (pod_state.ASSUMED, pod_state.BOUND, pod_state.RUNNING)]
-        running = [pod for pod in standing if states[pod] == pod_state.RUNNING]
-        admitted = self.ledger.number.get(ADMITTED.name)
-        return WorkloadState(
+        """Of those without a node, most have not changed since the last time: making the state anew took most of a diagnosis."""
+        workload, pods, said = self.workloads[number], self._job_pods.get(number, ()), self.said.get(number, "")
+        states = bytes(map(self.pods.state.__getitem__, pods))
+        standing = [
+            pod for pod, state in zip(pods, states, strict=True) if pod_state.ASSUMED <= state <= pod_state.RUNNING
+        ]
+        stage = self.ledger.stage_of(number)
+        seen = (states, stage, said)
+        if not standing and number in self._states and self._states[number][0] == seen:
+            return self._states[number][1]
+        running, admitted = states.count(pod_state.RUNNING), self.ledger.number.get(ADMITTED.name)
+        made = WorkloadState(
             number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
-            workload.duration, self.ledger.stage_of(number), 0,
+            workload.duration, stage, 0,
             admitted is None or self.ledger.has_reached(number, admitted),
             tuple(self.pods.node[pod] for pod in standing),
-            sum(states[pod] == pod_state.ASSUMED for pod in standing),
-            len(running),
-            sum(states[pod] == pod_state.PENDING for pod in pods),
-            sum(states[pod] == pod_state.FINISHED for pod in pods),
-            self.said.get(number, ""),
+            states.count(pod_state.ASSUMED),
+            running,
+            states.count(pod_state.PENDING),
+            states.count(pod_state.FINISHED),
+            said,
             self._ends_at.get(number, 0) if running else 0,
         )  # fmt: skip
+        self._states[number] = (seen, made)
+        return made
 
     # the life of a pod
 
@@ -315,6 +325,7 @@ class Sim:
     def _completed(self, job: int) -> None:
         self.ledger.move(self.kernel.now, job, self._complete)
         self._open.pop(job, None)
+        self._states.pop(job, None)
         self._job_pods.pop(job, None)
         self._due.pop(job, None)
         self._ends_at.pop(job, None)
