@@ -1,18 +1,25 @@
 """How long the simulator takes with gangs: 10,000 gangs of 4 pods on 1,000 nodes, for each stack that it can simulate.
 
-    python benchmarks/sim_stacks.py                    all stacks, one line each
+    python benchmarks/sim_stacks.py                    all stacks, one line each, and how they grow
     python benchmarks/sim_stacks.py gang fluence       only these
     python benchmarks/sim_stacks.py --tight gang       nodes for a tenth of the gangs at a time, so that the others wait
+    python benchmarks/sim_stacks.py --growth           only how they grow
 
 Everything runs through the command line, each stack in a process of its own on one core, without QPS limits, and the whole
 study directory is written. Ends with status 1 if a stack takes more than 30 s or does not complete all gangs. There is room
 for all pods at once, so that stacks without gangs cannot clog; with --tight those would.
+
+How they grow: the same scenario with 16 times as much work, most of which waits, once with Jobs of one pod and once with gangs
+that contend. What is compared is processor time of the simulation per event. An event is whatever happens at a moment of virtual
+time: an answer of the server, a delay that is over, a cycle of the scheduler. There are more of them per Job where more Jobs wait,
+because a real scheduler tries them again too; each must cost the same. The target is a ratio of 1.3 at most.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -22,8 +29,14 @@ import time
 from pathlib import Path
 
 from seatrial import stacks
+from seatrial.clusters.sim import SimCluster
+from seatrial.record.ledger import Ledger
+from seatrial.record.segments import Segment
+from seatrial.record.submissions import Submissions
+from seatrial.scenario import expand, read
+from seatrial.steps.choreography import run_steps
 
-MOST_S = 30.0
+MOST_S, MOST_GROWTH = 30.0, 1.3
 ROOMY, TIGHT = 32, 2  # cores of a node; a pod takes half of one
 
 SCENARIO = """
@@ -38,6 +51,66 @@ steps:
   - wait: {for: completed, timeout: 200h}
 expect: ["completed == submitted"]
 """
+
+
+GROWING = """
+name: growing
+params: {{jobs: 10}}
+nodes: [{{name: n, count: {nodes}, capacity: {{cpu: 8, memory: 64Gi}}, pods: {{start: 1s}}}}]
+stacks: [default]
+settings: {{qps: unlimited}}
+steps:
+  - submit: {{name: g, count: "${{jobs}}", {load}}}
+  - wait: {{for: completed, timeout: 500h}}
+"""
+LOADS = {  # name → scenario, how many to begin with
+    "one-pod Jobs on 80 cores": (GROWING.format(nodes=10, load="duration: 10s, requests: {cpu: 1}"), 1000),
+    "gangs of 8 on 20 nodes": (
+        GROWING.format(nodes=20, load="pods: 8, duration: 60s, requests: {cpu: 4}, gang: true"),
+        25,
+    ),
+}
+TIMES, ROUNDS = 16, 3
+
+
+def growth(stack: str, load: str) -> tuple[bool, str]:
+    """Whether an event costs about the same with 16 times as much, and a line of figures."""
+    scenario, few = LOADS[load]
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as apart:
+        small = min(apart.starmap(simulate, [(stack, scenario, few)] * ROUNDS), key=_per_event)
+        large = apart.apply(simulate, (stack, scenario, few * TIMES))
+    if "clogged" in (small[2], large[2]):
+        return True, f"sim_stacks {stack}: {load}: clogs, as it must without gangs"
+    ratio = _per_event(large) / _per_event(small)
+    parts = [
+        f"{count:,}: {seconds:.2f} s, {events:,} events, {seconds / events * 1e6:.1f} µs each"
+        for count, (seconds, events, _) in ((few, small), (few * TIMES, large))
+    ]
+    return ratio <= MOST_GROWTH, f"sim_stacks {stack}: {load}: {'; '.join(parts)}; per event {ratio:.2f} times"
+
+
+def _per_event(ran: tuple[float, int, str]) -> float:
+    return ran[0] / ran[1]
+
+
+def simulate(name: str, scenario: str, jobs: int) -> tuple[float, int, str]:
+    """Processor time and events of the simulation alone, and how it ended."""
+    stack = stacks.find(name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "growing.yaml"
+        path.write_text(scenario)
+        known = {other: stacks.find(other).settings for other in stacks.names()}
+        [trial] = expand(read(str(path)), on="sim", stacks=known, pick_setups=None, pick_stacks=[name],
+                         sets={"jobs": [jobs]}, repeat=1, seed=None)  # fmt: skip
+        ledger, submissions = Ledger(stack.stages, Segment(Path(folder))), Submissions(Path(folder))
+        cluster = SimCluster(trial, stack, ledger, submissions)
+        steps = run_steps(cluster, trial, lambda _expectation, _figures: None, stack.releases(trial.setup.settings))
+        begun = time.process_time()
+        ending = cluster.run(steps)
+        took = time.process_time() - begun
+        submissions.close()
+        ledger.close()
+    return took, cluster.events, ending.outcome
 
 
 def measure(stack: str, gangs: int, nodes: int, cores: int) -> tuple[bool, str]:
@@ -78,13 +151,19 @@ def main() -> int:
     parser.add_argument("--gangs", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--tight", action="store_true")
+    parser.add_argument("--growth", action="store_true")
     options = parser.parse_args()
     wanted = options.stacks or [name for name in stacks.names() if "sim" in stacks.find(name).runs_on]
     good = True
-    for name in wanted:
+    for name in wanted if not options.growth else []:
         fine, line = measure(name, options.gangs, options.nodes, TIGHT if options.tight else ROOMY)
         print(line, flush=True)
         good = good and fine
+    for name in wanted if not options.tight else []:
+        for load in LOADS:
+            fine, line = growth(name, load)
+            print(line, flush=True)
+            good = good and fine
     return 0 if good else 1
 
 

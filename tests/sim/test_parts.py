@@ -367,3 +367,47 @@ def test_a_signal_that_has_happened_holds_nobody_up() -> None:
     kernel.at(50, lambda _: processes.happen(late))
     kernel.run(100)
     assert seen == [0, 50]
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=60))
+def test_events_of_one_delay_keep_their_place_among_the_others(asked: list[tuple[int, bool]]) -> None:
+    """Those that stand in a lane happen as if they were in the heap."""
+
+    def happened(lanes: bool) -> list[tuple[int, int]]:
+        kernel, seen = Kernel(), []
+
+        def note(number: int) -> None:
+            seen.append((kernel.now, number))
+            delay, again = asked[number % len(asked)]
+            if again and number < 200:
+                ask(delay, number + len(asked))
+
+        def ask(delay: int, number: int) -> None:
+            if lanes:
+                kernel.after(delay, note, number)
+            else:
+                kernel.at(kernel.now + delay, note, number)
+
+        for number, (delay, _) in enumerate(asked):
+            ask(delay, number)
+        kernel.run(1000)
+        assert kernel.events == len(seen)
+        return seen
+
+    assert happened(True) == happened(False)
+
+
+def test_the_clock_moves_on_inside_an_event_only_while_nobody_else_is_due() -> None:
+    kernel = Kernel()
+    seen: list[int] = []
+
+    def steps(_: object) -> None:
+        seen.extend(kernel.advance(moment) for moment in (2, 4, 5, 6))
+        seen.append(kernel.now)
+
+    kernel.at(1, steps)
+    kernel.at(5, lambda _: None)
+    kernel.run(10)
+    assert seen == [True, True, False, False, 4]
+    assert kernel.events == 4
+    assert not kernel.advance(20), "nothing is happening"

@@ -84,6 +84,11 @@ class SimCluster:
     def now(self) -> int:
         return self._kernel.now
 
+    @property
+    def events(self) -> int:
+        """What has happened so far, as the kernel counts."""
+        return self._kernel.events
+
     async def up(self) -> None:
         if self._busy:
             self._busy.check()

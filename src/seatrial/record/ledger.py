@@ -47,6 +47,8 @@ class Ledger:
         # What is still to come per stage and workload: pods for a pod stage, else 1; 0 is reached.
         self._left: list[list[int]] = [[] for _ in self.stages]
         self._of_pods = [stage.of == "pod" for stage in self.stages]
+        self._left_for_pods = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if of_pods]
+        self._left_for_one = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if not of_pods]
         self._finished = self.number[FINISHED.name]
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
@@ -60,8 +62,10 @@ class Ledger:
     def workload(self, phase: int, pods: int) -> int:
         """A number for one more workload of so many pods."""
         self.workload_phase.append(phase)
-        for of_pods, left in zip(self._of_pods, self._left, strict=True):
-            left.append(pods if of_pods else 1)
+        for left in self._left_for_pods:
+            left.append(pods)
+        for left in self._left_for_one:
+            left.append(1)
         return len(self.workload_phase) - 1
 
     def workload_as(self, number: int, phase: int, pods: int) -> int:
@@ -95,8 +99,9 @@ class Ledger:
         self.touched = at
         if self._awaited & MOVED:
             self._ring(MOVED)
-        if self._left[stage][workload] > 0:
-            self._left[stage][workload] = 0
+        left = self._left[stage]
+        if left[workload] > 0:
+            left[workload] = 0
             self._reached(at, workload, stage)
 
     def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
@@ -107,8 +112,8 @@ class Ledger:
             self._ring(MOVED)
         workload = self.pod_workload[pod]
         left = self._left[stage]
-        left[workload] -= 1
-        if not left[workload]:
+        left[workload] = rest = left[workload] - 1
+        if not rest:
             self._reached(at, workload, stage)
         elif stage == self._finished or workload not in self._began_again:
             self.last = at
@@ -150,8 +155,10 @@ class Ledger:
     def stage_of(self, workload: int) -> str:
         """The last stage it has reached as a whole."""
         lost = self.number.get(LOST.name)
-        reached = [stage for stage, left in enumerate(self._left) if left[workload] <= 0 and stage != lost]
-        return self.stages[reached[-1]].name if reached else ""
+        for stage in range(len(self._left) - 1, -1, -1):
+            if self._left[stage][workload] <= 0 and stage != lost:
+                return self.stages[stage].name
+        return ""
 
     def has_reached(self, workload: int, stage: int) -> bool:
         return self._left[stage][workload] <= 0

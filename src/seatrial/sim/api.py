@@ -30,17 +30,14 @@ class Client:
     A QPS of 0 is no limit. Kept as the moment at which the bucket would be full again, which is one integer.
     """
 
-    __slots__ = ("_full", "_interval", "_room", "name")
+    __slots__ = ("_full", "_interval", "_room", "limited", "name")
 
     def __init__(self, name: str, qps: float = 0, burst: float = 0) -> None:
         self.name = name
         self._interval = int(SECOND / qps) if qps > 0 else 0
         self._room = max(int(burst), 1) * self._interval
         self._full = 0
-
-    @property
-    def limited(self) -> bool:
-        return self._interval > 0
+        self.limited = self._interval > 0
 
     def behind(self, now: int) -> int:
         """How long a request would wait now."""
@@ -73,7 +70,8 @@ class ApiServer:
         """Sends a request when the client's bucket lets it; `then(arg)` happens when the answer is there."""
         self._draw = draw = (self._draw + 1) & (_DRAWS - 1)
         kernel = self._kernel
-        kernel.at(client.slot(kernel.now) + self._latency[verb][draw], then, arg)
+        leaves = client.slot(kernel.now) if client.limited else kernel.now
+        kernel.at(leaves + self._latency[verb][draw], then, arg)
 
     def call_together(self, client: Client, verb: int, count: int, then: Do, arg: Any = None) -> None:
         """So many requests sent side by side; `then` when the last is answered."""

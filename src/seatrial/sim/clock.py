@@ -33,7 +33,7 @@ class _KernelSelector(selectors.SelectSelector):
                 raise RuntimeError(
                     "virtual time stands still: nothing can happen any more, and something waits without a time-out"
                 )
-            kernel.run(kernel.next)
+            kernel.run()  # until somebody has something to do: a turn of the loop per event took twice the time
         elif timeout > 0:
             kernel.run(kernel.now + math.ceil(timeout * SECOND))
         return []

@@ -17,7 +17,7 @@ from seatrial.sim.kernel import Do, Kernel
 
 
 class Kwok:
-    """`play(pod, delay, then)`: after the delay a worker patches the pod, and `then(pod)` happens."""
+    """`play(pod, wait, then)`: after so long a worker patches the pod, and `then(pod)` happens."""
 
     def __init__(self, kernel: Kernel, api: ApiServer, settings: Mapping[str, Scalar], random: Random) -> None:
         self._kernel, self._api, self._random = kernel, api, random
@@ -25,11 +25,13 @@ class Kwok:
         self._idle = int(settings["parallelism"])
         self._due: deque[tuple[Any, Do]] = deque()
 
-    def play(self, pod: Any, delay: Span, then: Do) -> None:
+    def drawn(self, delay: Span) -> int:
+        """A stage's delay, for one pod."""
         wait = delay.least
-        if delay.most > wait:
-            wait += int((delay.most - wait) * self._random.random())
-        self._kernel.at(self._kernel.now + wait, self._is_due, (pod, then))
+        return wait + int((delay.most - wait) * self._random.random()) if delay.most > wait else wait
+
+    def play(self, pod: Any, wait: int, then: Do) -> None:
+        self._kernel.after(wait, self._is_due, (pod, then))
 
     def _is_due(self, stage: tuple[Any, Do]) -> None:
         if self._idle:

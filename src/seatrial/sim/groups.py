@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from seatrial.model.plan import PodShape
 from seatrial.sim.api import WRITE
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.pods import ASSUMED, PENDING
@@ -191,6 +192,9 @@ class GroupScheduler(Scheduler):
         self._alive: dict[int, int] = {}  # group → its pods that have not ended
         self._since: dict[int, int] = {}  # group → when its first pod without a node came
         self._words: dict[int, bool] = {}  # pod → its condition says that it fits nowhere (or waits for the others)
+        self._said: dict[
+            int, tuple[int, list[int]]
+        ] = {}  # group → how many of which pods fitted when that was last said
         self._group_words: dict[int, bool] = {}  # group → its condition says that it is scheduled
         self._trying = -1  # the group whose cycle it is
 
@@ -241,6 +245,7 @@ class GroupScheduler(Scheduler):
                 self._alive,
                 self._unplaced,
                 self._since,
+                self._said,
             ):  # not its condition: the PodGroup outlives its pods
                 column.pop(job, None)
 
@@ -254,6 +259,8 @@ class GroupScheduler(Scheduler):
 
     def _turn(self) -> bool:
         """Active pods and groups by priority and time, then pods that back off, then groups that do."""
+        if self._in_hand >= 0:
+            return super()._turn()
         group, pod = self._turns.first, self.queue.first
         if group and (not pod or group[:2] < pod[:2]):
             return self._try(self._turns.pop())
@@ -266,6 +273,10 @@ class GroupScheduler(Scheduler):
         if had_pods and not self._busy:
             self._wake()  # all of them were deleted ones
         return goes_on
+
+    def _pass_over(self, shape: PodShape) -> None:
+        if not self._turns.first:
+            super()._pass_over(shape)
 
     def _try(self, job: int) -> bool:
         self._trying = job
@@ -312,6 +323,7 @@ class GroupScheduler(Scheduler):
             self._api.call(self._client, WRITE, self._nominated, pod)
         for pod in members[-1:]:
             self._bind(pod)
+        self._said.pop(job, None)
         if members and not self._group_words.get(job):
             self._group_words[job] = True
             self._api.call(self._client, WRITE, self._says_scheduled, job)
@@ -338,12 +350,14 @@ class GroupScheduler(Scheduler):
         if self._alive.get(job, 0) < self.needs(job) or not members:
             self._turns.remove(job)
             return True
-        self.refused(job, placed)
-        news = [pod for number, pod in enumerate(members) if self._words.get(pod) != (number >= placed)]
-        for number, pod in enumerate(members):
-            self._words[pod] = number >= placed
-        writes = len(news) + (job not in self._group_words)
-        self._group_words.setdefault(job, False)
+        writes = 0
+        if self._said.get(job) != (placed, members):
+            self._said[job] = (placed, list(members))
+            self.refused(job, placed)
+            writes = sum(self._words.get(pod) != (number >= placed) for number, pod in enumerate(members))
+            writes += job not in self._group_words
+            self._words.update((pod, number >= placed) for number, pod in enumerate(members))
+            self._group_words.setdefault(job, False)
         self._turns.failed(job, took, not writes and changes == self._turns.changes)
         if writes:
             self._write(writes)

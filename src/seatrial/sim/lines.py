@@ -32,8 +32,8 @@ class Heap:
     def push(self, entry: Entry) -> None:
         heappush(self._heap, entry)
 
-    def pop(self) -> Entry:
-        return heappop(self._heap)
+    def pop(self) -> Entry | None:
+        return heappop(self._heap) if self._heap else None
 
 
 class Line:
@@ -60,11 +60,11 @@ class Line:
         else:
             heappush(self._late, entry)
 
-    def pop(self) -> Entry:
+    def pop(self) -> Entry | None:
         run, late = self._run, self._late
         if late and (not run or late[0] < run[0]):
             return heappop(late)
-        return run.popleft()
+        return run.popleft() if run else None
 
 
 class Lines:
@@ -93,7 +93,7 @@ class Lines:
             return None
         line = self._lines[seconds[0]]
         entry = line.pop()
-        if not line:
+        if not line._run and not line._late:
             del self._lines[seconds.pop(0)]
         return entry
 

@@ -21,6 +21,7 @@ SCORED_CPU, SCORED_MEMORY = 100, 200 * 1024 * 1024
 # Scores run from 0 to 100; weights are those of the default profile.
 TAINT_WEIGHT, SPREAD_WEIGHT = 3, 2
 NOT_FEASIBLE = -1
+_largest = np.maximum.reduce  # what an array's max() calls, without what it does before
 # percentageOfNodesToScore 0: below 100 nodes all of them, else 50 % less 1 % per 125 nodes, 5 % at least, 100 nodes at least.
 MIN_FEASIBLE, SHARE_AT_MOST, SHARE_AT_LEAST, NODES_PER_PERCENT = 100, 50, 5, 125
 
@@ -30,8 +31,8 @@ class _View:
 
     __slots__ = ("allowed", "feasible", "known", "needs", "place", "scored_cpu", "scored_memory", "scores")
 
-    def __init__(self, needs: list[tuple[int, int]], scored: tuple[int, int]) -> None:
-        self.needs = needs  # (resource, amount); pods is one of them
+    def __init__(self, needs: list[tuple[list[int], int]], scored: tuple[int, int]) -> None:
+        self.needs = needs  # (what is free of a resource per node, amount); pods is one of them
         self.scored_cpu, self.scored_memory = scored
         self.allowed: list[int] = []  # per node: NOT_FEASIBLE, or what taints add to the score
         self.scores = np.empty(0, dtype=np.int32)
@@ -49,7 +50,8 @@ class Nodes:
         self.groups: list[NodeGroup] = []  # per node
         self.capacity: list[list[int]] = [[] for _ in self.resources]  # per resource and node
         self.free: list[list[int]] = [[] for _ in self.resources]
-        self._scored: list[list[int]] = [[], []]  # cpu and memory asked for, as scoring counts them
+        self._scored_cpu: list[int] = []  # asked for, as scoring counts it
+        self._scored_memory: list[int] = []
         self._closed: set[int] = set()  # cordoned or gone
         self._views: dict[int, _View] = {}
         self._shapes: list[PodShape] = []  # keeps the ids above from being reused
@@ -68,7 +70,7 @@ class Nodes:
             amount = group.capacity.get(name, DEFAULT_PODS if name == "pods" else 0)
             self.capacity[number].append(amount)
             self.free[number].append(amount)
-        for asked in self._scored:
+        for asked in (self._scored_cpu, self._scored_memory):
             asked.append(0)
         for shape, view in zip(self._shapes, self._views.values(), strict=True):
             view.allowed.append(_allowed(group, shape))
@@ -90,23 +92,26 @@ class Nodes:
         return node not in self._closed
 
     def take(self, node: int, shape: PodShape) -> None:
-        self._change(node, shape, -1)
+        view = self._views.get(id(shape)) or self._view(shape)
+        for free, amount in view.needs:
+            free[node] -= amount
+        self._scored_cpu[node] += view.scored_cpu
+        self._scored_memory[node] += view.scored_memory
+        self._journal.append(node)
 
     def give_back(self, node: int, shape: PodShape) -> None:
-        self._change(node, shape, 1)
-
-    def _change(self, node: int, shape: PodShape, sign: int) -> None:
-        view = self._view(shape)
-        for resource, amount in view.needs:
-            self.free[resource][node] += sign * amount
-        self._scored[0][node] -= sign * view.scored_cpu
-        self._scored[1][node] -= sign * view.scored_memory
+        view = self._views.get(id(shape)) or self._view(shape)
+        for free, amount in view.needs:
+            free[node] += amount
+        self._scored_cpu[node] -= view.scored_cpu
+        self._scored_memory[node] -= view.scored_memory
         self._journal.append(node)
 
     def choose(self, shape: PodShape, avoid: Collection[int] = ()) -> int:
         """The best of the nodes looked at, by chance among equals; −1 if none is feasible. `avoid` scores lower."""
-        view = self._view(shape)
-        self._catch_up(view)
+        view = self._views.get(id(shape)) or self._view(shape)
+        if view.place != len(self._journal):
+            self._catch_up(view)
         count = len(self.groups)
         if not view.feasible:
             self.searched = count
@@ -126,7 +131,7 @@ class Nodes:
             window = around[:looked]
         if avoid:
             window = self._apart(window, start, avoid)
-        best = (window == window.max()).nonzero()[0]  # np.flatnonzero costs twice as much
+        best = (window == _largest(window)).nonzero()[0]  # np.flatnonzero costs twice as much
         pick = int(best[0]) if len(best) == 1 else int(best[int(self._random.random() * len(best))])
         self.searched = looked
         self._start = (self._start + looked) % count
@@ -144,7 +149,7 @@ class Nodes:
 
     def has_room(self, node: int, shape: PodShape) -> bool:
         """What the pod asks for is free there, whatever labels and taints say."""
-        return all(self.free[resource][node] >= amount for resource, amount in self._view(shape).needs)
+        return all(free[node] >= amount for free, amount in self._view(shape).needs)
 
     def room(self, resource: str) -> int:
         """Free on all open nodes together."""
@@ -174,8 +179,8 @@ class Nodes:
         return view
 
     def _new_view(self, shape: PodShape) -> _View:
-        needs = [(self._column[name], amount) for name, amount in shape.requests.items() if amount]
-        needs.append((self._column["pods"], 1))
+        needs = [(self.free[self._column[name]], amount) for name, amount in shape.requests.items() if amount]
+        needs.append((self.free[self._column["pods"]], 1))
         scored = (shape.requests.get("cpu") or SCORED_CPU, shape.requests.get("memory") or SCORED_MEMORY)
         view = _View(needs, scored)
         view.allowed = [_allowed(group, shape) for group in self.groups]
@@ -192,8 +197,9 @@ class Nodes:
         if view.place == end:
             return
         changed = journal[view.place :]
+        look = self._look
         for node in set(changed) if len(changed) > 8 else changed:
-            self._look(view, node)
+            look(view, node)
         view.place = end
         if end > 1 << 16:
             self._forget_journal()
@@ -207,27 +213,28 @@ class Nodes:
         self._journal.clear()
 
     def _look(self, view: _View, node: int) -> None:
-        score = self._score(view, node)
+        score = view.allowed[node]
+        if score >= 0:
+            score = self._score(view, node, score)
         before = view.known[node]
         if score != before:
             view.feasible += (score >= 0) - (before >= 0)
             view.known[node] = score
             view.scores[node] = score
 
-    def _score(self, view: _View, node: int) -> int:
-        score = view.allowed[node]
-        if score < 0 or node in self._closed:
+    def _score(self, view: _View, node: int, allowed: int) -> int:
+        if node in self._closed:
             return NOT_FEASIBLE
-        free = self.free
-        for resource, amount in view.needs:
-            if free[resource][node] < amount:
+        for free, amount in view.needs:
+            if free[node] < amount:
                 return NOT_FEASIBLE
         cpu, memory = self.capacity[0][node], self.capacity[1][node]
-        if cpu and memory:
-            left_cpu = max(cpu - self._scored[0][node] - view.scored_cpu, 0)
-            left_memory = max(memory - self._scored[1][node] - view.scored_memory, 0)
-            score += (left_cpu * 100 // cpu + left_memory * 100 // memory) // 2
-        return score
+        if not cpu or not memory:
+            return allowed
+        left_cpu = cpu - self._scored_cpu[node] - view.scored_cpu
+        left_memory = memory - self._scored_memory[node] - view.scored_memory
+        share = (left_cpu * 100 // cpu if left_cpu > 0 else 0) + (left_memory * 100 // memory if left_memory > 0 else 0)
+        return allowed + share // 2
 
 
 def _allowed(group: NodeGroup, shape: PodShape) -> int:

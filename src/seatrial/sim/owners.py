@@ -116,7 +116,7 @@ class Owners:
         pod, delays = what
         pod.scheduled = self._kernel.now
         if not pod.owner.gone:
-            self._kwok.play(pod, delays, self._runs)
+            self._kwok.play(pod, self._kwok.drawn(delays), self._runs)
 
     def _runs(self, pod: OwnedPod) -> None:
         owner = pod.owner
@@ -143,7 +143,7 @@ class Owners:
         self._api.call(self._collector, WRITE, self._ends, pod)
 
     def _ends(self, pod: OwnedPod) -> None:
-        self._kwok.play(pod, Span(), self._pod_gone)
+        self._kwok.play(pod, 0, self._pod_gone)
 
     def _pod_gone(self, pod: OwnedPod) -> None:
         phase = pod.owner.phase

@@ -15,7 +15,7 @@ from typing import Any
 
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.sim.framework import EVENTS, POD_GONE, ROOM
-from seatrial.sim.kernel import Kernel
+from seatrial.sim.kernel import NEVER, Kernel
 from seatrial.sim.lines import Heap, HeapBySecond, Line, Lines
 
 BACKOFF_FIRST, BACKOFF_MOST = 1 * SECOND, 10 * SECOND
@@ -73,8 +73,8 @@ class Queue:
     def pop(self) -> int:
         """The next pod, or −1."""
         active, away = self._active, self._away
-        while active:
-            pod = active.pop()[2]
+        while (entry := active.pop()) is not None:
+            pod = entry[2]
             if pod not in away:
                 return pod
             away.discard(pod)
@@ -153,10 +153,10 @@ class Queue:
                 self._look_later()
             self._wake()
 
-    def _pop_backing_off(self, before: int = 1 << 62) -> int:
-        """The first of those whose back-off ends before this moment, or −1."""
+    def _pop_backing_off(self) -> int:
+        """The first of those that back off, or −1."""
         waiting, backs_off = self._backing_off, self._backs_off
-        while (entry := waiting.pop(before)) is not None:
+        while (entry := waiting.pop(NEVER)) is not None:
             _, order, pod = entry
             if backs_off.get(pod) == order:
                 del backs_off[pod]
@@ -168,9 +168,16 @@ class Queue:
         self._kernel.at(now - now % BACKOFF_LOOK + BACKOFF_LOOK, self._end_backoffs)
 
     def _end_backoffs(self, _: object) -> None:
-        now = self._kernel.now
-        while (pod := self._pop_backing_off(now - now % BACKOFF_LOOK)) >= 0:
-            self.add(pod)
+        now, backs_off = self._kernel.now, self._backs_off
+        this_second = now - now % BACKOFF_LOOK
+        while (entry := self._backing_off.pop(this_second)) is not None:
+            key, order, pod = entry
+            if backs_off.get(pod) == order:
+                del backs_off[pod]
+                self._order += 1
+                self._active.push((key, self._order, pod))
+        if self._active:
+            self._wake()
         self._backoff_armed = bool(self._backing_off)
         if self._backoff_armed:
             self._look_later()

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from seatrial.model.plan import Scalar
+from seatrial.model.plan import PodShape, Scalar
 from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.sim.api import WRITE, ApiServer, Client
 from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Plugin
@@ -75,6 +75,7 @@ class Scheduler:
         self._plugins: Sequence[Plugin] = ()
         self._busy = False
         self._current = -1  # the pod whose cycle it is
+        self._in_hand = -1  # popped, and its cycle is the next
         self._hears_bound = False
         self._told: dict[int, str] = {}  # pod → why it is Unschedulable, as its condition says
         self._holding: dict[int, _Cycle] = {}  # waiting in permit
@@ -116,7 +117,8 @@ class Scheduler:
         """One cycle: the node is chosen on the state of this moment, as on a snapshot, and assumed. Returns whether the loop
         goes on at once; else the cycle ends in an event of its own, or no pod waits."""
         queue, nodes, kernel = self.queue, self._nodes, self._kernel
-        self._current = pod = queue.pop()
+        pod = self._in_hand if self._in_hand >= 0 else queue.pop()
+        self._in_hand, self._current = -1, pod
         if pod < 0:
             self._busy = False
             return False
@@ -133,10 +135,26 @@ class Scheduler:
         ends = kernel.now + look + self._filtering + self._owed + self._per_node * nodes.searched
         self._owed = 0
         cycle = _Cycle(pod, queue.events, self._told.get(pod, ""), refused_by)
-        if kernel.advance(ends):
-            return self._finish(cycle)
-        kernel.at(ends, self._end, cycle)
-        return False
+        if not kernel.advance(ends):
+            kernel.at(ends, self._end, cycle)
+            return False
+        goes_on = self._finish(cycle)
+        if goes_on and node < 0 and not self._plugins and pod not in self.pinned:
+            self._pass_over(self._pods.shape[pod])
+        return goes_on
+
+    def _pass_over(self, shape: PodShape) -> None:
+        """The same cycle for the pods of this shape that come next, as long as nobody else does anything: one has just found no
+        node, so none finds one, and their conditions say so already. With 32,000 Jobs for 80 cores, nine of ten events are that."""
+        queue, kernel, shapes, told = self.queue, self._kernel, self._pods.shape, self._told
+        cost = self._look + self._filtering + self._per_node * self._nodes.searched
+        while True:
+            pod = queue.pop()
+            alike = pod >= 0 and shapes[pod] is shape and told.get(pod) == _NO_ROOM and pod not in self.pinned
+            if not alike or not kernel.advance(kernel.now + cost):
+                self._in_hand = pod
+                return
+            queue.failed(pod, queue.events)
 
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
@@ -215,7 +233,7 @@ class Scheduler:
             self._bind(pod)
             return
         self._holding[pod] = held = cycle._replace(plugin=asked_by)
-        self._kernel.at(self._kernel.now + wait, self._time_out, held)
+        self._kernel.after(wait, self._time_out, held)
 
     def _time_out(self, held: _Cycle) -> None:
         if self._holding.get(held.pod) is held:

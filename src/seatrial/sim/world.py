@@ -23,7 +23,7 @@ from seatrial.model.lifecycle import (
     SUBMITTED,
 )
 from seatrial.model.load import Load
-from seatrial.model.plan import NodeGroup, Scalar, Span, Workload
+from seatrial.model.plan import NodeGroup, Scalar, Workload
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import SECOND
@@ -41,7 +41,6 @@ from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
 from seatrial.sim.scheduler import Around, Scheduler
 
-_NO_DELAY = Span()
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 Settings = Mapping[str, Mapping[str, Scalar]]
 S = TypeVar("S", bound=Scheduler)
@@ -68,6 +67,7 @@ class Sim:
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self._open: dict[int, None] = {}  # workloads that are not over
+        self._states: dict[int, tuple[Any, WorkloadState]] = {}  # what was said of them last, and what that depends on
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = Jobs(
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
@@ -182,6 +182,7 @@ class Sim:
                 self.scheduler.delete(pod)
         self.jobs.remove(number)
         self._open.pop(number, None)
+        self._states.pop(number, None)
         if not self.ledger.has_reached(number, self._complete):
             self.ledger.move(self.kernel.now, number, self._deleted)
         for call in self.when_deleted:
@@ -219,23 +220,31 @@ class Sim:
         return NodeState(name, group.name, capacity, free, nodes.is_open(node), group.labels, group.taints)
 
     def _workload_state(self, number: int) -> WorkloadState:
-        workload, states = self.workloads[number], self.pods.state
-        pods = self._job_pods.get(number, ())
-        standing = [pod for pod in pods if states[pod] in (pod_state.ASSUMED, pod_state.BOUND, pod_state.RUNNING)]
-        running = [pod for pod in standing if states[pod] == pod_state.RUNNING]
-        admitted = self.ledger.number.get(ADMITTED.name)
-        return WorkloadState(
+        """Of those without a node, most have not changed since the last time: making the state anew took most of a diagnosis."""
+        workload, pods, said = self.workloads[number], self._job_pods.get(number, ()), self.said.get(number, "")
+        states = bytes(map(self.pods.state.__getitem__, pods))
+        standing = [
+            pod for pod, state in zip(pods, states, strict=True) if pod_state.ASSUMED <= state <= pod_state.RUNNING
+        ]
+        stage = self.ledger.stage_of(number)
+        seen = (states, stage, said)
+        if not standing and number in self._states and self._states[number][0] == seen:
+            return self._states[number][1]
+        running, admitted = states.count(pod_state.RUNNING), self.ledger.number.get(ADMITTED.name)
+        made = WorkloadState(
             number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
-            workload.duration, self.ledger.stage_of(number), 0,
+            workload.duration, stage, 0,
             admitted is None or self.ledger.has_reached(number, admitted),
             tuple(self.pods.node[pod] for pod in standing),
-            sum(states[pod] == pod_state.ASSUMED for pod in standing),
-            len(running),
-            sum(states[pod] == pod_state.PENDING for pod in pods),
-            sum(states[pod] == pod_state.FINISHED for pod in pods),
-            self.said.get(number, ""),
+            states.count(pod_state.ASSUMED),
+            running,
+            states.count(pod_state.PENDING),
+            states.count(pod_state.FINISHED),
+            said,
             self._ends_at.get(number, 0) if running else 0,
         )  # fmt: skip
+        self._states[number] = (seen, made)
+        return made
 
     # the life of a pod
 
@@ -256,15 +265,16 @@ class Sim:
         self.jobs.pod_changed(self.pods.job[pod])
         if group.kubelet:
             self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs)
-        elif group.create != _NO_DELAY:
-            self.kwok.play(pod, group.create, self._container_created)
+        elif group.create.most or group.create.least:
+            self.kwok.play(pod, self.kwok.drawn(group.create), self._container_created)
         else:
-            self.kwok.play(pod, group.start, self._runs)
+            self.kwok.play(pod, self.kwok.drawn(group.start), self._runs)
 
     def _container_created(self, pod: int) -> None:
         if self.pods.state[pod] == pod_state.BOUND:
             self.jobs.pod_changed(self.pods.job[pod])
-            self.kwok.play(pod, self.nodes.groups[self.pods.node[pod]].start, self._runs)
+            start = self.nodes.groups[self.pods.node[pod]].start
+            self.kwok.play(pod, self.kwok.drawn(start), self._runs)
 
     def _runs(self, pod: int) -> None:
         if self.pods.state[pod] != pod_state.BOUND:
@@ -290,7 +300,7 @@ class Sim:
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:
-            self.kwok.play(pod, Span(duration), self._ends)
+            self.kwok.play(pod, duration, self._ends)
 
     def _ends(self, pod: int) -> None:
         job = self.pods.job[pod]
@@ -315,6 +325,7 @@ class Sim:
     def _completed(self, job: int) -> None:
         self.ledger.move(self.kernel.now, job, self._complete)
         self._open.pop(job, None)
+        self._states.pop(job, None)
         self._job_pods.pop(job, None)
         self._due.pop(job, None)
         self._ends_at.pop(job, None)
