@@ -374,7 +374,8 @@ def test_events_of_one_delay_keep_their_place_among_the_others(asked: list[tuple
     """Those that stand in a lane happen as if they were in the heap."""
 
     def happened(lanes: bool) -> list[tuple[int, int]]:
-        kernel, seen = Kernel(), []
+        kernel = Kernel()
+        seen: list[tuple[int, int]] = []
 
         def note(number: int) -> None:
             seen.append((kernel.now, number))
