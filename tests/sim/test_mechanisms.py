@@ -108,7 +108,8 @@ def test_a_timeout_passes_in_virtual_time(tmp_path: Path) -> None:
     steps = ((submit(2, seconds=3600),), (Wait("all", "completed", timeout=45 * MINUTE),))
     ran = run(trial(*steps), tmp_path)
     assert ran.ending.outcome == "timeout"
-    assert ran.ending.detail == "all: after 45m 0 of 2 workloads were completed"
+    said = "all: after 45m 0 of 2 workloads were completed: still running: load-0 and load-1 run, until 3601 s."
+    assert ran.ending.detail == said
     assert ran.end_s == pytest.approx(45 * 60, abs=0.1)
 
 
