@@ -30,6 +30,9 @@ def test_a_component_that_is_killed_is_started_again_and_nothing_is_lost(
     trial = json.loads(next(tmp_path.glob("out/trials/*/trial.json")).read_text())
     died = " ".join(trial["validity"]["deaths"])
     assert component in died
+    assert not trial["validity"]["valid"]
+    [doubt] = [one for one in trial["validity"]["reasons"] if component in one["reason"]]
+    assert doubt["touches"] == ["times", "rates"], "counts hold"
     if process.returncode == 0:
         row = pl.read_csv(tmp_path / "out" / "summary.csv").row(0, named=True)
         assert (row["submitted"], row["completed"], row["outcome"]) == (30, 30, "completed")

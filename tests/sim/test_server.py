@@ -330,6 +330,10 @@ def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Pat
     lost = FlowObject("mine", {"priorityLevelConfiguration": {"name": "bulk"}, "rules": []})
     with pytest.raises(SetupProblem, match="leads to the priority level 'bulk', which is not there"):
         Ran(busy((phase(),), flow_schemas=(lost,)), tmp_path)
+    with pytest.raises(
+        SetupProblem, match="the flow schema 'mine' is not complete: it has no 'priorityLevelConfiguration'"
+    ):
+        Ran(busy((phase(),), flow_schemas=(FlowObject("mine", {"rules": []}),)), tmp_path)
     queuing = {"queues": 1024, "handSize": 8}
     level = FlowObject("bulk", {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": queuing}}})
     with pytest.raises(SetupProblem, match="hands of 8 out of 1024 queues"):

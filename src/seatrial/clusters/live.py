@@ -67,7 +67,8 @@ class LiveCluster:
         self.namespace = f"seatrial-{study}"
         self.labels = {STUDY_LABEL: study}
         self._gaps = Gaps(ledger.segment.directory, ledger.segment.writer)
-        self.deaths: list[str] = []
+        self.deaths: list[str] = []  # of components that we started
+        self.mishaps: list[str] = []  # what went wrong when it left
         self.prepared: set[Any] = set()  # kinds of what the stack needs outside our namespace
         self._submissions = submissions
         self._directory = directory
@@ -295,6 +296,7 @@ class LiveCluster:
         sent = len(self.ledger.workload_phase) - sum(self.observer.failures.values())
         gaps = [gap for watching in self._watching for gap in watching.gaps]
         reasons = [Doubt(problem) for problem in self._problems]
+        reasons += [Doubt(f"{death}: times include its absence", (TIMES, RATES)) for death in self.deaths]
         reasons += self._lateness.reasons(self._asking.mean_ns() if self._asking else None)
         if any(gap.missed for gap in gaps):
             missed = f"watches missed events in {sum(gap.missed for gap in gaps)} gaps"
@@ -313,7 +315,7 @@ class LiveCluster:
             "objects_created": sent,
             "objects_seen": created,
             "not_submitted": self.observer.failures,
-            "deaths": self.deaths,
+            "deaths": [*self.deaths, *self.mishaps],
             "watches": [
                 {"resource": w.resource, "events": w.events, "relists": w.relists, "lag_worst_ms": w.lag_worst / 1e6,
                  "gaps": [{"from_s": (g.begin - self.observer.epoch) / 1e9, "to_s": (g.end - self.observer.epoch) / 1e9,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from seatrial.model.errors import SetupProblem
-from seatrial.model.plan import Span, Trial
+from seatrial.model.plan import FlowObject, Span, Trial
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.record.requests import RequestLog
 from seatrial.sim.api import Client
@@ -101,13 +102,28 @@ class Busy:
         ]  # fmt: skip
 
 
+T = TypeVar("T")
+
+
+def _read(read: Callable[[str, Mapping[str, Any]], T], kind: str, one: FlowObject) -> T:
+    """A spec as the set-up writes it; the API server would refuse one with a field missing."""
+    try:
+        return read(one.name, one.spec)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        wrong = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise SetupProblem(
+            f"the {kind} '{one.name}' is not complete: {wrong}",
+            "write its spec as flowcontrol.apiserver.k8s.io/v1 has it (docs/scenario.md)",
+        ) from error
+
+
 def _limits(trial: Trial) -> Limits:
     """Objects of the set-up stand beside those that the server makes, or in their place if they have the same name."""
     setup, settings = trial.setup, trial.setup.settings["kube-apiserver"]
     levels = {level.name: level for level in DEFAULT_LEVELS}
-    levels |= {one.name: level_of(one.name, one.spec) for one in setup.priority_levels}
+    levels |= {one.name: _read(level_of, "priority level", one) for one in setup.priority_levels}
     schemas = {schema.name: schema for schema in DEFAULT_SCHEMAS}
-    schemas |= {one.name: schema_of(one.name, one.spec) for one in setup.flow_schemas}
+    schemas |= {one.name: _read(schema_of, "flow schema", one) for one in setup.flow_schemas}
     # The server passes over a flow schema whose level is not there.
     known = tuple(schema for schema in schemas.values() if schema.level in levels)
     reading, mutating = int(settings["max-requests-inflight"]), int(settings["max-mutating-requests-inflight"])

@@ -239,7 +239,7 @@ class AttachedCluster(LiveCluster):
             await self._player.stop()
             left += await remove(self.client, [t for t in ours if t.resource != NAMESPACES], REMOVE_WITHIN_S)
         except SeatrialError as error:
-            self.deaths.append(f"what the trial made could not be removed: {error.message}")
+            self.mishaps.append(f"what the trial made could not be removed: {error.message}")
             return
         self._removed = not left
 

@@ -165,7 +165,7 @@ class LocalCluster(LiveCluster):
                 if self._asking:
                     await asyncio.to_thread(self._compare, self._plane.audit_log, self._asking.log)
         except (OSError, SeatrialError) as error:
-            self.deaths.append(f"the audit log could not be read: {error}")
+            self.mishaps.append(f"the audit log could not be read: {error}")
         finally:
             await asyncio.shield(self._plane.down())
 
