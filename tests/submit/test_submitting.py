@@ -296,10 +296,9 @@ def test_a_missing_project_and_a_busy_out_are_said_before_anything_is_made(tmp_p
         submit(out, project="nowhere")
     assert not out.exists()
     submit(out)
-    [directory] = out.glob("trials/*")
-    lock = os.open(directory, os.O_RDONLY)
+    lock = os.open(out, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(SetupProblem, match="at work"):
+    with pytest.raises(SetupProblem, match=f"process {os.getpid()} is writing the study in"):
         resume(out)
     os.close(lock)
     assert resume(out).sent == 1
