@@ -223,6 +223,7 @@ def test_a_kwok_that_takes_all_nodes_is_not_joined_by_a_second(
         foreign.api.call("DELETE", f"{path}/kwok-controller")
     assert done.returncode == 3
     assert "a KWOK that takes all nodes runs on this cluster (kube-system/kwok-controller)" in done.stderr
+    assert "--extra-args kwok-controller=manage-all-nodes=false" in done.stderr, "what a user of kwokctl has to write"
     assert "manageNodesWithAnnotationSelector" in done.stderr
     assert asked.returncode == 3
     assert foreign.nothing_of_ours()

@@ -11,6 +11,7 @@ from seatrial.clusters.attached.inspecting import (
     CLOCK_WARN_S,
     FOR_FAKES,
     FOR_PRIORITIES,
+    LIMITED,
     clock_words,
     denied,
     foreign_kwok,
@@ -85,8 +86,7 @@ async def _kwok(client: Client) -> Finding:
         return Finding("ok", "no other KWOK in kube-system; fake nodes get ours")
     if not found.ours_too:
         return Finding("ok", f"KWOK ({found.place}) keeps to its own nodes; ours get our own")
-    remedy = "limit it to its own nodes (manageNodesWithAnnotationSelector), or stop it"
-    return Finding("missing", f"a cluster without a KWOK for all nodes ({found.place})", remedy, needed=True)
+    return Finding("missing", f"a cluster without a KWOK for all nodes ({found.place})", LIMITED, needed=True)
 
 
 async def _stacks(client: Client) -> AsyncIterator[Finding]:

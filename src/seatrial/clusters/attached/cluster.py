@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from seatrial.clusters import fakes
-from seatrial.clusters.attached.inspecting import existing_nodes, foreign_kwok, refuse_kwok, whom
+from seatrial.clusters.attached.inspecting import LIMITED, existing_nodes, foreign_kwok, refuse_kwok, whom
 from seatrial.clusters.attached.placing import on_existing, on_ours, placed
 from seatrial.clusters.attached.player import Player
 from seatrial.clusters.attached.preparing import access_to
@@ -150,7 +150,7 @@ class AttachedCluster(LiveCluster):
         if ours and others:
             raise SetupProblem(
                 f"another KWOK ({', '.join(sorted(others))}) took nodes of ours; two would fight over the pods",
-                "limit it to its own nodes with a label or annotation selector, or stop it",
+                LIMITED,
             )
 
     # the trial's nodes and pods become ours

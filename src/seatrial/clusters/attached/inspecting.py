@@ -119,6 +119,14 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = {}
 
 
+# kwokctl starts its KWOK with --manage-all-nodes=true; of flags that come twice KWOK takes the last (tried with v0.8.0).
+LIMITED = (
+    "limit it to its own nodes (manageNodesWithAnnotationSelector), or stop it; with kwokctl: create the cluster with "
+    "--extra-args kwok-controller=manage-all-nodes=false "
+    "--extra-args kwok-controller=manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignKwok:
     """Somebody else's KWOK. `ours_too`: it would play our nodes as well."""
@@ -166,7 +174,7 @@ def refuse_kwok(found: ForeignKwok | None) -> None:
     if found is not None and found.ours_too:
         raise SetupProblem(
             f"a KWOK that takes all nodes runs on this cluster ({found.place}); it would fight with ours over the pods",
-            "limit it to its own nodes (manageNodesWithAnnotationSelector), stop it, or run on a cluster without it",
+            LIMITED,
         )
 
 
