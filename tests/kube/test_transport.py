@@ -135,6 +135,19 @@ def test_whose_object_is_there_is_asked_until_the_server_tells(run: Any, peers: 
     assert (answer.code, answer.found) == (201, False)
 
 
+def test_a_server_that_went_while_nobody_asked_may_have_forgotten_its_roles(run: Any, peers: Any) -> None:
+    """It closes an idle connection, is back before the next request, and refuses everyone at first."""
+    answers = script(peers.http(200, b"CUT"), peers.http(403), peers.http(201))
+
+    async def story() -> tuple[int, int]:
+        async with peers.client(answers) as (client, peer):
+            assert (await client.send(GET)).code == 200
+            await asyncio.sleep(0.1)
+            return (await client.send(create())).code, peer.connections
+
+    assert run(story()) == (201, 2)
+
+
 def test_an_object_of_someone_else_is_not_taken_for_ours(run: Any, peers: Any) -> None:
     for first in (peers.cut, peers.http(409, EXISTS)):
         answer, _, _ = play(run, peers, script(first, peers.http(200, FOREIGN)), create())

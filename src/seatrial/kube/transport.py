@@ -61,7 +61,18 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 class Connection(asyncio.BufferedProtocol):
     """One connection, one exchange at a time."""
 
-    __slots__ = ("_answer", "_first", "_intended", "_pool", "_response", "_sent", "deadline", "generation", "transport")
+    __slots__ = (
+        "_answer",
+        "_first",
+        "_intended",
+        "_left",
+        "_pool",
+        "_response",
+        "_sent",
+        "deadline",
+        "generation",
+        "transport",
+    )
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -71,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._response: Response | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._intended = self._sent = self._first = 0
+        self._left = False  # it was we who closed it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # with TLS it is a Transport in all but name
@@ -140,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
             how = f" ({exc})" if exc is not None and str(exc) else ""
             cut = "in the middle of the answer" if self._first else "before an answer came"
             self.lose(f"the connection was lost {cut}{how}")
+        elif not self._left:
+            self._pool.trouble()  # an idle one: a server that comes back at once would otherwise never have been gone
         self.transport = None
         self._pool.gone(self)
 
@@ -159,11 +173,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._answer is not None
 
     def abort(self) -> None:
-        self._response = None
+        self._response, self._left = None, True
         if self.transport is not None:
             self.transport.abort()
 
     def close(self) -> None:
+        self._left = True
         if self.transport is not None:
             self.transport.close()
 
