@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
@@ -54,13 +53,7 @@ app.command("clean")(clean.clean)
 app.add_typer(cluster_app, name="cluster")
 
 
-# Imports and pictures make many objects and few cycles. Python's default (700, 10, 10) cost 0.2 s of a run of 2.05 s; this keeps
-# 8 MB more.
-COLLECTING = (20_000, 20, 20)
-
-
 def main() -> None:
-    gc.set_threshold(*COLLECTING)
     try:
         app()
     except SeatrialError as error:
