@@ -18,10 +18,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from seatrial import stacks
-from seatrial.analysis.comparing import Comparison, compare_sides, sides_of
-from seatrial.scenario import expand, from_document
-from seatrial.study import directory
-from seatrial.study.executing import run_all
+from seatrial.analysis.comparing import SideComparison, compare_sides
+from seatrial.analysis.sides import sides_of
+from seatrial.analysis.studies import Study
+from seatrial.scenario.document import from_document
+from seatrial.scenario.expansion import expand
+from seatrial.study import study_directory
+from seatrial.study.executors import run_all
 
 REPEATS = 5
 # Some of everything that varies from run to run: arrivals, sizes' order, start times, requests, and a queue that forms.
@@ -62,19 +65,23 @@ def study(out: Path, document: dict[str, object], seed: int, repeats: int = REPE
     """A study as `seatrial run` leaves it, without tables and pictures."""
     scenario = from_document(document, str(document["name"]))
     trials = expand(scenario, on="sim", stacks=stacks.settings(), repeat=repeats, seed=seed)
-    directory.make(out, force=False)
-    directory.write(out, {**directory.describe(scenario.name, scenario.document, trials, {}), "run": {}})
+    study_directory.make_empty(out, force=False)
+    study_directory.write_study(
+        out, {**study_directory.study_document(scenario.name, scenario.document, trials, {}), "run": {}}
+    )
     for outcome in run_all(trials, out, Silent(), jobs=1):
         assert outcome.outcome == "completed", outcome
     return out
 
 
-def compared(first: dict[str, object], second: dict[str, object], seed: int) -> Comparison:
+def compared(first: dict[str, object], second: dict[str, object], seed: int) -> SideComparison:
     """The second scenario's study against the first's; other seeds, so nothing but the scenarios can make them alike."""
     folder = Path(tempfile.mkdtemp(prefix="seatrial-power-"))
     try:
         a, b = study(folder / "a", first, 2 * seed), study(folder / "b", second, 2 * seed + 1)
-        return compare_sides(sides_of(a, "a")["default"], sides_of(b, "b")["default"], anyway=True)
+        return compare_sides(
+            sides_of(Study.open(a), "a")["default"], sides_of(Study.open(b), "b")["default"], anyway=True
+        )
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(folder)
@@ -89,7 +96,7 @@ def slower(seed: int, pods: int = 10_000) -> bool:
     """Whether a cycle that is 20 % longer is said to be slower in total time."""
     slow = bound_by_the_scheduler(CYCLE_US * 12 // 10, pods)
     found = compared(bound_by_the_scheduler(CYCLE_US, pods), slow, seed).tested
-    return any(one.verdict == "slower" for one in found if one.figure.name == "total_s")
+    return any(one.verdict == "slower" for one in found if one.name == "total_s")
 
 
 def main() -> None:

@@ -33,18 +33,19 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.clusters.local.components import ADMIN, Wish
-from seatrial.clusters.requests.forms import filling, form_of
+from seatrial.clusters import programs
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.components import ADMIN, PlaneOptions
+from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.clusters.requests.request_templates import filling, template_of
 from seatrial.clusters.requests.sending import Sender
-from seatrial.kube import Client, Identity, Mark, access_from
+from seatrial.kube import Client, ClientIdentity, Mark, access_from
 from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from seatrial.kube.shapes import Object
 from seatrial.model.control_plane import GoBinary
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.model.plan import Requests
 from seatrial.record.requests import RequestLog, requests
+from seatrial.scenario.actions.send_requests import Requests
 
 KUBE_BURNER = GoBinary(
     "kube-burner", Path(__file__).parent / "go" / "kube-burner", "github.com/kube-burner/kube-burner/cmd/kube-burner"
@@ -129,14 +130,14 @@ async def ours(kubeconfig: Path, what: Form) -> Figures:
         namespaces=len(what.namespaces), each=EACH if what.spread else 0,
     )  # fmt: skip
     access = access_from(kubeconfig)
-    async with Client(access, connections=what.workers, identity=Identity("load"), mark=MARK) as client:
+    async with Client(access, connections=what.workers, identity=ClientIdentity("load"), mark=MARK) as client:
         with tempfile.TemporaryDirectory() as folder:
             log = RequestLog(Path(folder))
-            forms = [
-                form_of(phase, manifest, KINDS[manifest["kind"]][1], {MARK.key: MARK.value}, "")
+            templates = [
+                template_of(phase, manifest, KINDS[manifest["kind"]][1], {MARK.key: MARK.value})
                 for manifest in phase.objects
             ]
-            sender = Sender(phase, forms, client, what.namespaces, log, 0, print)
+            sender = Sender(phase, templates, client, what.namespaces, log, 0, print)
             cpu, begin = cpu_of(resource.RUSAGE_SELF), time.perf_counter()
             await sender.run()
             log.close()
@@ -195,14 +196,14 @@ def cpu_of(who: int) -> float:
 @contextlib.contextmanager
 def fresh_server(binaries: dict[str, Path], name: str, what: Form) -> Iterator[Path]:
     """Both begin on a server that is done with its own start: ours takes five seconds, and would be half over by then."""
-    cluster = kept.up(f"{name}-{os.getpid()}", Wish(audit=False), binaries)
+    cluster = kept_planes.up(f"{name}-{os.getpid()}", PlaneOptions(audit=False), binaries)
     try:
         kubeconfig = cluster.kubeconfig(ADMIN.name)
         asyncio.run(make_namespaces(kubeconfig, what))
         time.sleep(REST_S)
         yield kubeconfig
     finally:
-        kept.down(cluster.name)
+        kept_planes.down(cluster.name)
 
 
 def one_round(binaries: dict[str, Path], what: Form, alone: bool) -> tuple[Figures, Figures | None]:

@@ -17,9 +17,8 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from seatrial.analysis.api import of_identities
-from seatrial.analysis.directory import read_trial
-from seatrial.analysis.figures import figures
+from seatrial.analysis.trial_figures import asked_of, figures
+from seatrial.record.trial_record import TrialRecord
 
 WANTED = ("rejected", "rejected(nodes)", "heartbeat_gap_s")
 LEVEL = 0.1
@@ -46,7 +45,7 @@ def measured(scenario: str, repeats: int, on: str) -> dict[str, dict[str, float]
         found: dict[str, dict[str, list[float]]] = {figure: {} for figure in WANTED}
         for trial in sorted((out / "trials").iterdir()):
             setup = json.loads((trial / "trial.json").read_text())["setup"]
-            values = {**figures(trial), **of_identities(read_trial(trial))}
+            values = {**figures(trial), **asked_of(TrialRecord.open(trial), [name for name in WANTED if "(" in name])}
             for figure in WANTED:
                 found[figure].setdefault(setup, []).append(float(values.get(figure) or 0.0))
     return {figure: {setup: fmean(each) for setup, each in setups.items()} for figure, setups in found.items()}

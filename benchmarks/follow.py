@@ -50,12 +50,12 @@ Script = list[tuple[float, str, str, bytes]]  # after so many seconds: resource,
 
 async def record(out: Path, cluster: str) -> Script:
     """Everything that the API server shows of one Job and its pod, from the first to their deletion."""
-    from seatrial.clusters.local import kept
+    from seatrial.clusters.access import kept_clusters
     from seatrial.kube import Client, access_from, watch
     from seatrial.kube.resources import JOBS, PODS
 
     seen: Script = []
-    async with Client(access_from(kept.find(cluster).kubeconfig())) as client:
+    async with Client(access_from(kept_clusters.find(cluster).kubeconfig())) as client:
 
         def handler(plural: str) -> Any:
             def handle(_stamp: int, kind: str, thing: Any) -> None:

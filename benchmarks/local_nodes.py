@@ -28,18 +28,18 @@ from typing import Any
 
 import uvloop
 
-from seatrial.clusters import fakes
-from seatrial.clusters.fakes import CONNECTIONS
-from seatrial.clusters.local import programs
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.clusters.local.components import Wish
+from seatrial.clusters import programs
+from seatrial.clusters.kwok import fake_nodes, stage_objects
+from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
+from seatrial.clusters.local.components import PlaneOptions
 from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.kube import Client, access_from, watch
 from seatrial.kube.resources import LEASES, NODES, PODS, Resource
 from seatrial.kube.shapes import Node, Object, Pod
 from seatrial.model.plan import NodeGroup, PodShape, Toleration
 from seatrial.model.settings import CONTROL_PLANE, resolve
-from seatrial.stacks.jobs import pod_spec
+from seatrial.stacks.job_objects import pod_spec
 
 GROUP = NodeGroup("fake", 1, {"cpu": 32_000, "memory": 256 << 30, "pods": 110})
 RUNNING: dict[str, Any] = {
@@ -106,12 +106,12 @@ async def _taken_on(client: Client, nodes: int, begun: float) -> float:
 
 async def ours(binaries: dict[str, Path], nodes: int, pods: int) -> tuple[float, float, float]:
     settings = resolve(CONTROL_PLANE, 5000, {})
-    wish = Wish(settings=settings, stages=fakes.stages([GROUP]), audit=False)
-    async with LocalControlPlane(wish=wish, amend=_without_taint, binaries=binaries) as plane:
+    options = PlaneOptions(settings=settings, stages=stage_objects.stages([GROUP]), audit=False)
+    async with LocalControlPlane(options=options, amend=_without_taint, binaries=binaries) as plane:
         client = Client(access_from(plane.kubeconfig()), connections=CONNECTIONS)
         many = dataclasses.replace(GROUP, count=nodes)
         begun = time.monotonic()
-        ready = await _timed(client, NODES, Node, _is_ready, nodes, lambda: fakes.create(client, many, 0, {}))
+        ready = await _timed(client, NODES, Node, _is_ready, nodes, lambda: fake_nodes.create(client, many, 0, {}))
         taken = await _taken_on(client, nodes, begun)
         bodies = [
             (f"pod-{i}", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{i}"}, "spec": pod_spec(SHAPE)})
@@ -125,7 +125,7 @@ async def ours(binaries: dict[str, Path], nodes: int, pods: int) -> tuple[float,
 
 
 def _without_taint(plane: Any) -> Any:
-    """As a trial has it (clusters/local/cluster.py)."""
+    """As a trial has it (clusters/local/local_cluster.py)."""
     server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
     return plane.with_component(server)
 

@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from seatrial.clusters.local import programs
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters import programs
+from seatrial.clusters.programs.binaries import ensure_binaries
 
 SOURCE = Path(__file__).parents[1] / "src"
 COMMAND = "from seatrial.cli.cluster import cluster_app; cluster_app()"

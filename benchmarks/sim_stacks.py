@@ -4,6 +4,8 @@
     python benchmarks/sim_stacks.py gang fluence       only these
     python benchmarks/sim_stacks.py --tight gang       nodes for a tenth of the gangs at a time, so that the others wait
     python benchmarks/sim_stacks.py --growth           only how they grow
+    python benchmarks/sim_stacks.py --fleet            1,500 gangs of 1 to 16 pods on 200 nodes of 8 GPUs, limits as shipped
+    python benchmarks/sim_stacks.py --contention       100, 200 and 400 gangs of 8 on 20 nodes
 
 Everything runs through the command line, each stack in a process of its own on one core, without QPS limits, and the whole
 study directory is written. Ends with status 1 if a stack takes more than 30 s or does not complete all gangs. There is room
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial import stacks
@@ -33,7 +36,8 @@ from seatrial.clusters.sim import SimCluster
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.scenario import expand, read
+from seatrial.scenario.document import read
+from seatrial.scenario.expansion import expand
 from seatrial.steps.choreography import run_steps
 
 MOST_S, MOST_GROWTH = 30.0, 1.3
@@ -70,7 +74,17 @@ LOADS = {  # name → scenario, how many to begin with
         25,
     ),
 }
-TIMES, ROUNDS = 16, 3
+FLEET = """
+name: fleet
+params: {jobs: 1500}
+nodes: [{name: gpu, count: 200, capacity: {cpu: 96, memory: 1Ti, nvidia.com/gpu: 8}, pods: {start: 1s}}]
+stacks: [default]
+steps:
+  - submit: {name: g, sizes: [1, 2, 4, 8, 16], each: "${jobs / 5}", order: shuffled, duration: 10m, gang: true,
+             requests: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 4}}
+  - wait: {for: completed, timeout: 500h}
+"""
+TIMES, ROUNDS = 16, 5
 
 
 def growth(stack: str, load: str) -> tuple[bool, str]:
@@ -87,6 +101,14 @@ def growth(stack: str, load: str) -> tuple[bool, str]:
         for count, (seconds, events, _) in ((few, small), (few * TIMES, large))
     ]
     return ratio <= MOST_GROWTH, f"sim_stacks {stack}: {load}: {'; '.join(parts)}; per event {ratio:.2f} times"
+
+
+def single(stack: str, what: str, scenario: str, jobs: int) -> tuple[bool, str]:
+    """Whether a load completed, and a line of figures."""
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as apart:
+        seconds, events, outcome = apart.apply(simulate, (stack, scenario, jobs))
+    each = f"{events:,} events, {seconds / events * 1e6:.1f} µs each"
+    return outcome == "completed", f"sim_stacks {stack}: {jobs:,} {what}: {seconds:.1f} s, {each}, {outcome}"
 
 
 def _per_event(ran: tuple[float, int, str]) -> float:
@@ -145,6 +167,14 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def _report(results: Iterable[tuple[bool, str]]) -> int:
+    good = True
+    for fine, line in results:
+        print(line, flush=True)
+        good = good and fine
+    return 0 if good else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("stacks", nargs="*")
@@ -152,8 +182,15 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--tight", action="store_true")
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--fleet", action="store_true")
+    parser.add_argument("--contention", action="store_true")
     options = parser.parse_args()
     wanted = options.stacks or [name for name in stacks.names() if "sim" in stacks.find(name).runs_on]
+    if options.fleet:
+        return _report(single(name, "gangs on 200 nodes of 8 GPUs", FLEET, 1500) for name in wanted)
+    if options.contention:
+        load = "gangs of 8 on 20 nodes"
+        return _report(single(name, load, LOADS[load][0], gangs) for name in wanted for gangs in (100, 200, 400))
     good = True
     for name in wanted if not options.growth else []:
         fine, line = measure(name, options.gangs, options.nodes, TIGHT if options.tight else ROOMY)

@@ -12,10 +12,12 @@ import polars as pl
 import pytest
 
 from seatrial import stacks
+from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import write_tables
-from seatrial.scenario import expand, read
-from seatrial.study.directory import describe, make, write
-from seatrial.study.executing import run_all
+from seatrial.scenario.document import read
+from seatrial.scenario.expansion import expand
+from seatrial.study.executors import run_all
+from seatrial.study.study_directory import make_empty, study_document, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +44,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trials = expand(
         scenario, on="sim", stacks=known, pick_setups=None, pick_stacks=None, sets={}, repeat=SEEDS, seed=None
     )
-    make(out, force=False)
-    write(out, {**describe(scenario.name, scenario.document, trials, {}), "run": {}})
+    make_empty(out, force=False)
+    write_study(out, {**study_document(scenario.name, scenario.document, trials, {}), "run": {}})
     outcomes = list(run_all(trials, out, Silent(), jobs=1))
     assert {outcome.outcome for outcome in outcomes} == {"completed"}
-    write_tables(out)
+    write_tables(Study.open(out))
     return out
 
 

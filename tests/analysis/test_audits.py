@@ -12,14 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.analysis.audits import Audit, audit_counts, audits
-from seatrial.analysis.directory import read_trial
-from seatrial.analysis.figures import AUDITS
-from seatrial.analysis.lifecycle import lifecycle
-from seatrial.analysis.standing import Standing
+from seatrial.analysis.admission_audits import Audit
+from seatrial.analysis.audits import audits
+from seatrial.analysis.occupancy import Occupancy
+from seatrial.analysis.stage_times import lifecycle
+from seatrial.model.figures import FIGURES
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
-from seatrial.model.plan import NodeGroup, Nodes, Pause, PodShape, Span, Step, Submit, Taint, Wait
+from seatrial.model.plan import NodeGroup, PodShape, Span, Step, Taint
 from seatrial.model.units import MINUTE, SECOND
+from seatrial.record.trial_record import TrialRecord
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
 from seatrial.study.trials import run_trial
 from tests.analysis.making import Job, Made, plain, write_trial
 from tests.effort import LINEAR, spent
@@ -33,10 +38,9 @@ def found(directory: Path) -> dict[str, Audit]:
     """All audits by name; every one says a sentence and can be written as JSON."""
     result = audits(directory)
     json.dumps(result, allow_nan=False)
-    assert [audit["audit"] for audit in result] == list(AUDITS)
+    assert [audit["audit"] for audit in result] == [figure.audit for figure in FIGURES.values() if figure.audit]
     assert all(audit["finding"].endswith(".") and isinstance(audit["count"], int) for audit in result)
     assert all(bool(audit["examples"]) == bool(audit["count"]) for audit in result)
-    assert audit_counts(directory) == {AUDITS[audit["audit"]]: audit["count"] for audit in result}
     return {audit["audit"]: audit for audit in result}
 
 
@@ -297,7 +301,7 @@ def test_room_is_what_counting_at_each_moment_gives(
     directory = write_trial(tmp_path_factory.mktemp("room"), Made(jobs, nodes=nodes(2, cpu)))
     if not pods:
         return
-    room = Standing(lifecycle(read_trial(directory))).room(0)
+    room = Occupancy(lifecycle(TrialRecord.open(directory))).room(0)
     for moment in range(70):
         stands = [sum(n == node and at <= moment < at + 1 + took for at, took, n in pods) for node in (0, 1)]
         wanted = sum(max((cpu - 1000 * count) // 1000, 0) for count in stands)
@@ -315,7 +319,8 @@ def test_a_trial_without_anything_has_nothing_to_find(tmp_path: Path) -> None:
 
 def test_every_audit_and_its_count_are_described() -> None:
     page = (Path(__file__).parents[2] / "docs" / "clogs.md").read_text(encoding="utf-8")
-    assert not [name for name, count in AUDITS.items() if f"| `{name}` | `{count}` |" not in page]
+    audits = [figure for figure in FIGURES.values() if figure.audit]
+    assert not [one.name for one in audits if f"| `{one.audit}` | `{one.name}` |" not in page]
 
 
 def test_the_cost_of_a_hundred_thousand_pods_is_in_proportion(tmp_path: Path) -> None:
@@ -359,7 +364,7 @@ def test_the_simulator_puts_no_pod_where_it_does_not_fit(tmp_path: Path) -> None
         cluster(3, 4000),
         NodeGroup("tainted", 2, {"cpu": 8000, "memory": 8 * GI, "pods": 3}, taints=(Taint("a"),)),
     ]
-    add = Nodes("more", "add", "late", add=NodeGroup("late", 2, {"cpu": 2000, "memory": 64 * GI, "pods": 10}))
+    add = NodeChange("more", "add", "late", add=NodeGroup("late", 2, {"cpu": 2000, "memory": 64 * GI, "pods": 10}))
     result = simulated(tmp_path, (load,), (Pause("p", 3 * SECOND),), (add,), until(30 * MINUTE), nodes=mixed)
     assert result["misfit"]["count"] == 0
 

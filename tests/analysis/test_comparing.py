@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.compare_power import ALIKE, CYCLE_US, bound_by_the_scheduler, compared
-from seatrial.analysis.comparing import Comparison, compare
+from seatrial.analysis.comparing import SideComparison, compare
+from seatrial.analysis.studies import Study
 from seatrial.model.errors import UsageProblem
 from tests.analysis.making import Made, plain, write_study
 
@@ -31,8 +32,8 @@ def study(out: Path, made: Sequence[Made], seed: int = 1, **also: Any) -> Path:
     return out
 
 
-def verdicts(comparison: Comparison) -> dict[str, str]:
-    return {found.figure.name: found.verdict for found in comparison.tested}
+def verdicts(comparison: SideComparison) -> dict[str, str]:
+    return {found.name: found.verdict for found in comparison.tested}
 
 
 FAST, SLOW = (10_000, 10_200, 9_900, 10_100, 10_050), (12_000, 12_300, 11_900, 12_200, 12_100)
@@ -40,12 +41,12 @@ FAST, SLOW = (10_000, 10_200, 9_900, 10_100, 10_050), (12_000, 12_300, 11_900, 1
 
 def test_a_slower_study_is_called_slower_by_how_much(tmp_path: Path) -> None:
     a, b = study(tmp_path / "a", trials(*FAST)), study(tmp_path / "b", trials(*SLOW), seed=2)
-    [comparison] = compare([a, b])
+    [comparison] = compare([Study.open(a), Study.open(b)])
     assert verdicts(comparison) == {
         "completed": "same", "total_s": "slower", "dispatch_per_s": "same",
         "p50_s": "slower", "p95_s": "slower", "p99_s": "slower",
     }  # fmt: skip
-    total = next(found for found in comparison.found if found.figure.name == "total_s")
+    total = next(found for found in comparison.found if found.name == "total_s")
     assert total.ratio == pytest.approx(sum(SLOW) / sum(FAST), rel=0.05)
     assert total.low is not None and total.high is not None and total.ratio is not None
     assert 1 < total.low < total.ratio < total.high
@@ -54,15 +55,15 @@ def test_a_slower_study_is_called_slower_by_how_much(tmp_path: Path) -> None:
 
 def test_runs_that_differ_as_much_within_a_side_are_noise(tmp_path: Path) -> None:
     a, b = study(tmp_path / "a", trials(*FAST)), study(tmp_path / "b", trials(*reversed(FAST)), seed=2)
-    [comparison] = compare([a, b])
+    [comparison] = compare([Study.open(a), Study.open(b)])
     assert not comparison.different
     assert verdicts(comparison)["total_s"] == "noise"
 
 
 def test_one_run_each_has_a_ratio_and_no_interval(tmp_path: Path) -> None:
     a, b = study(tmp_path / "a", trials(10_000)), study(tmp_path / "b", trials(20_000))
-    [comparison] = compare([a, b])
-    total = next(found for found in comparison.found if found.figure.name == "total_s")
+    [comparison] = compare([Study.open(a), Study.open(b)])
+    total = next(found for found in comparison.found if found.name == "total_s")
     assert total.ratio is not None and total.ratio > 1.5
     assert (total.low, total.high, total.p, total.verdict) == (None, None, None, "")
     assert "one run each" in total.why
@@ -71,8 +72,8 @@ def test_one_run_each_has_a_ratio_and_no_interval(tmp_path: Path) -> None:
 
 def test_three_runs_each_are_said_to_be_too_few(tmp_path: Path) -> None:
     a, b = study(tmp_path / "a", trials(*FAST[:3])), study(tmp_path / "b", trials(*SLOW[:3]), seed=2)
-    [comparison] = compare([a, b])
-    total = next(found for found in comparison.found if found.figure.name == "total_s")
+    [comparison] = compare([Study.open(a), Study.open(b)])
+    total = next(found for found in comparison.found if found.name == "total_s")
     assert total.verdict == ""
     assert "too few runs" in total.why
     assert total.level == pytest.approx(0.9)
@@ -80,29 +81,29 @@ def test_three_runs_each_are_said_to_be_too_few(tmp_path: Path) -> None:
 
 def test_set_ups_of_one_study_are_pairs_once_there_are_eight(tmp_path: Path) -> None:
     few = study(tmp_path / "few", [*trials(*FAST), *trials(*SLOW, setup="mcad", first=6)])
-    [comparison] = compare([few])
+    [comparison] = compare([Study.open(few)])
     assert comparison.different and not comparison.paired
     # The runs of a side differ by more than the sides do; within each pair it is always the same side that is slower.
     wide = [8_000 + 500 * n for n in range(8)]
     many = study(tmp_path / "many", [*trials(*wide), *trials(*(ms + 100 for ms in wide), setup="mcad", first=9)])
-    [comparison] = compare([many], ["kwok", "mcad"])
+    [comparison] = compare([Study.open(many)], ["kwok", "mcad"])
     assert comparison.paired
     assert verdicts(comparison)["total_s"] == "slower"
-    assert compare([many], ["mcad", "kwok"])[0].found[1].verdict == "faster"
+    assert compare([Study.open(many)], ["mcad", "kwok"])[0].found[1].verdict == "faster"
 
 
 def test_what_did_not_complete_is_not_compared_by_its_times(tmp_path: Path) -> None:
     waits = dataclasses.replace(plain(300), at={"submitted": 300}, pods=[], size=1)
     stuck = [dataclasses.replace(one, outcome="clogged", jobs=[*one.jobs, waits]) for one in trials(*SLOW)]
     a, b = study(tmp_path / "a", trials(*FAST)), study(tmp_path / "b", stuck, seed=2)
-    [comparison] = compare([a, b])
-    total = next(found for found in comparison.found if found.figure.name == "total_s")
+    [comparison] = compare([Study.open(a), Study.open(b)])
+    total = next(found for found in comparison.found if found.name == "total_s")
     assert total.ratio is None
     assert "5 of 5 runs of b did not complete" in total.why
     doubtful = [
         dataclasses.replace(one, also={"validity": {"valid": False, "reasons": ["late"]}}) for one in trials(*SLOW)
     ]
-    [comparison] = compare([a, study(tmp_path / "c", doubtful[:1] + trials(*SLOW)[1:], seed=2)])
+    [comparison] = compare([Study.open(a), Study.open(study(tmp_path / "c", doubtful[:1] + trials(*SLOW)[1:], seed=2))])
     assert any("not to be trusted" in note for note in comparison.notes)
     assert len(comparison.found[1].runs[1]) == 4
 
@@ -113,12 +114,12 @@ def test_cells_are_compared_each_and_together(tmp_path: Path) -> None:
         return [*few, *trials(*(2 * ms for ms in times), params={"jobs": 6}, first=len(few) + 1)]
 
     a, b = study(tmp_path / "a", both(FAST[:3])), study(tmp_path / "b", both(SLOW[:3]), seed=2)
-    [comparison] = compare([a, b])
+    [comparison] = compare([Study.open(a), Study.open(b)])
     assert list(comparison.cells) == ["jobs=3", "jobs=6"]
     assert verdicts(comparison)["total_s"] == "slower", "3 against 3 twice: 2 of 400 ways"
     only = study(tmp_path / "c", trials(*SLOW[:3], params={"jobs": 3}), seed=2)
     with pytest.raises(UsageProblem, match="not comparable"):
-        compare([study(tmp_path / "d", trials(*FAST[:3], params={"jobs": 4})), only])
+        compare([Study.open(study(tmp_path / "d", trials(*FAST[:3], params={"jobs": 4}))), Study.open(only)])
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,9 @@ def test_cells_are_compared_each_and_together(tmp_path: Path) -> None:
 def test_what_is_not_comparable_is_refused_unless_told(tmp_path: Path, change: dict[str, Any], word: str) -> None:
     a, b = study(tmp_path / "a", trials(*FAST)), study(tmp_path / "b", trials(*SLOW), **change)
     with pytest.raises(UsageProblem, match=word) as caught:
-        compare([a, b])
+        compare([Study.open(a), Study.open(b)])
     assert "--anyway" in caught.value.remedy
-    [comparison] = compare([a, b], anyway=True)
+    [comparison] = compare([Study.open(a), Study.open(b)], anyway=True)
     assert comparison.unlike and comparison.different
 
 
@@ -146,29 +147,29 @@ def test_settings_and_machines_must_be_alike(tmp_path: Path) -> None:
 
     a, b = study(tmp_path / "a", with_cycle(1)), study(tmp_path / "b", with_cycle(2))
     with pytest.raises(UsageProblem, match=r"settings of kwok differ \(kube-scheduler.cycle\)"):
-        compare([a, b])
+        compare([Study.open(a), Study.open(b)])
     machines = [
         study(tmp_path / name, trials(*FAST), on="local", run={"cores": cores}) for name, cores in (("c", 2), ("d", 4))
     ]
     with pytest.raises(UsageProblem, match=r"other machines \(cores: 2, 4\)"):
-        compare(machines)
+        compare([Study.open(one) for one in machines])
 
 
 def test_bad_input_is_said(tmp_path: Path) -> None:
     a = study(tmp_path / "a", trials(*FAST))
     with pytest.raises(UsageProblem, match="is no study"):
-        compare([a, tmp_path])
+        compare([Study.open(a), Study.open(tmp_path)])
     with pytest.raises(UsageProblem, match="reads up to format 1"):
-        compare([a, study(tmp_path / "new", trials(*FAST), format=2, seatrial="9.0")])
+        compare([Study.open(a), Study.open(study(tmp_path / "new", trials(*FAST), format=2, seatrial="9.0"))])
     with pytest.raises(UsageProblem, match="has no set-up 'kwak'") as caught:
-        compare([a], ["kwok", "kwak"])
+        compare([Study.open(a)], ["kwok", "kwak"])
     assert "it has kwok" in caught.value.remedy
     with pytest.raises(UsageProblem, match="nothing to compare it with"):
-        compare([a])
+        compare([Study.open(a)])
     cut = study(
         tmp_path / "cut", [*trials(*FAST[:4]), dataclasses.replace(trials(*FAST)[4], outcome="running", sealed=False)]
     )
-    [comparison] = compare([a, cut])
+    [comparison] = compare([Study.open(a), Study.open(cut)])
     assert any("005-kwok-r5" in note and "not to be trusted" in note for note in comparison.notes)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.analysis.gates import Verdict, judge
+from seatrial.analysis.studies import Study
 from tests.analysis.making import Made, plain
 from tests.analysis.test_comparing import FAST, SLOW, study, trials
 
@@ -22,7 +23,7 @@ def both(out: Path, *expect: str, slow: Sequence[int] = SLOW, fast: Sequence[int
 
 
 def gates(out: Path, baseline: Path | None = None) -> list[Verdict]:
-    return [verdict for verdict in judge(out, baseline) if verdict.place]
+    return [verdict for verdict in judge(Study.open(out), Study.open(baseline) if baseline else None) if verdict.place]
 
 
 def test_a_ratio_between_set_ups_fails_only_beyond_noise(tmp_path: Path) -> None:
@@ -121,12 +122,12 @@ def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:
     made[4] = dataclasses.replace(made[4], outcome="running", sealed=False)
     out = study(tmp_path / "out", made, expect=[{"text": "completed == submitted", "place": "s.yaml:1:1"}])
     assert "005-kwok-r5 was interrupted" in gates(out)[0].explanation
-    assert [v.line for v in judge(out) if v.state == "fails" and not v.place] == [
+    assert [v.line for v in judge(Study.open(out)) if v.state == "fails" and not v.place] == [
         "005-kwok-r5: interrupted: it was cut off before it could be judged"
     ]
     for file in (out / "trials" / "005-kwok-r5").iterdir():
         file.unlink()
-    assert "out: 1 trials were not run" in [v.line for v in judge(out)]
+    assert "out: 1 trials were not run" in [v.line for v in judge(Study.open(out))]
 
 
 def test_a_division_by_zero_and_an_empty_figure_fail_the_gate_with_a_clear_message(tmp_path: Path) -> None:
@@ -144,9 +145,9 @@ def test_a_division_by_zero_and_an_empty_figure_fail_the_gate_with_a_clear_messa
 def test_an_outcome_that_no_expectation_names_is_a_gate_of_its_own(tmp_path: Path) -> None:
     stuck = [Made([plain()], outcome="clogged", also={"detail": "gang deadlock"})]
     out = study(tmp_path / "out", stuck)
-    assert [v.line for v in judge(out)] == ["001-kwok-r0: clogged: gang deadlock"]
+    assert [v.line for v in judge(Study.open(out))] == ["001-kwok-r0: clogged: gang deadlock"]
     listed = [{"text": 'outcome == "clogged"', "place": "s.yaml:1:1"}]
-    assert [v.state for v in judge(study(tmp_path / "told", stuck, expect=listed))] == ["holds"]
+    assert [v.state for v in judge(Study.open(study(tmp_path / "told", stuck, expect=listed)))] == ["holds"]
 
 
 @pytest.mark.parametrize(("cell", "state"), [("jobs=3", "holds"), ("jobs=6", "fails")])

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from seatrial.analysis.audits import audits
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
-from seatrial.model.plan import NodeGroup, Pause, PodShape, Scalar, Span, Step, Submit, Wait
+from seatrial.model.plan import NodeGroup, PodShape, Scalar, Span, Step
 from seatrial.model.units import HOUR, MINUTE, SECOND
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
 from seatrial.study.trials import run_trial
 from tests.analysis.making import Job, Made, write_trial
 from tests.sim.making import GI, trial

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from seatrial.analysis.directory import read_study
 from seatrial.analysis.sizes import Moments
+from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import size_table, write_tables
-from seatrial.report.boxes import sizes_figure
 from seatrial.report.pictures import write_pictures
+from seatrial.report.size_picture import sizes_figure
 from tests.analysis.making import Job, Made, plain, write_study
 
 STUCK = Job({"submitted": 0, "created": 1}, [], size=4)
@@ -23,7 +23,7 @@ BOTH = [plain(0, 1000, 2), plain(0, 3000, 2), plain(0, 5000, 4), STUCK]
 
 
 def rows(out: Path) -> list[dict[str, str]]:
-    write_tables(out)
+    write_tables(Study.open(out))
     with (out / "sizes.csv").open() as file:
         return list(csv.DictReader(file))
 
@@ -57,9 +57,9 @@ def test_repeats_are_pooled_and_params_that_vary_are_kept_apart(tmp_path: Path) 
 def test_a_study_of_one_size_has_no_table_and_an_old_one_goes(tmp_path: Path) -> None:
     out = write_study(tmp_path, [Made([plain(), plain()])])
     (out / "sizes.csv").write_text("old")
-    assert "sizes.csv" not in [path.name for path in write_tables(out)]
+    assert "sizes.csv" not in [path.name for path in write_tables(Study.open(out))]
     assert not (out / "sizes.csv").exists()
-    assert size_table(out).is_empty()
+    assert size_table(Study.open(out)).is_empty()
 
 
 def test_a_trial_that_is_not_to_be_trusted_is_left_out(tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_a_trial_that_is_not_to_be_trusted_is_left_out(tmp_path: Path) -> None:
 
 def test_the_table_is_the_same_read_back_and_worked_out(tmp_path: Path) -> None:
     out = write_study(tmp_path, [Made(BOTH, setup="1", params={"x": 0.5}), Made(BOTH, setup="1", params={"x": 2})])
-    worked_out = size_table(out)
-    write_tables(out)
-    assert_frame_equal(size_table(out), worked_out, abs_tol=1e-6)
+    worked_out = size_table(Study.open(out))
+    write_tables(Study.open(out))
+    assert_frame_equal(size_table(Study.open(out)), worked_out, abs_tol=1e-6)
     assert worked_out["setup"].to_list() == ["1"] * 4
 
 
@@ -91,17 +91,21 @@ def test_moments_joined_are_those_of_all_values(parts: list[list[float]]) -> Non
 
 def test_the_picture_is_there_where_sizes_differ_and_the_same_to_the_byte(tmp_path: Path) -> None:
     trials = [Made(BOTH, setup=f"set-up-{n}", number=n, outcome="clogged") for n in range(9)]
-    first = next(path for path in write_pictures(write_study(tmp_path / "a", trials)) if path.name == "sizes.png")
-    again = next(path for path in write_pictures(write_study(tmp_path / "b", trials)) if path.name == "sizes.png")
+    first = next(
+        path for path in write_pictures(Study.open(write_study(tmp_path / "a", trials))) if path.name == "sizes.png"
+    )
+    again = next(
+        path for path in write_pictures(Study.open(write_study(tmp_path / "b", trials))) if path.name == "sizes.png"
+    )
     assert first.read_bytes() == again.read_bytes()
-    alike = write_pictures(write_study(tmp_path / "c", [Made([plain()])]))
+    alike = write_pictures(Study.open(write_study(tmp_path / "c", [Made([plain()])])))
     assert "sizes.png" not in [path.name for path in alike]
 
 
 def test_many_sizes_and_a_setup_in_which_nothing_completed_are_drawn_too(tmp_path: Path) -> None:
     many = [plain(0, 1000, size) for size in range(1, 31)]
     nothing = [Job({"submitted": 0}, [], size=size) for size in range(1, 31)]
-    study = read_study(write_study(tmp_path, [Made(many), Made(nothing, setup="none", outcome="clogged")]))
+    study = Study.open(write_study(tmp_path, [Made(many), Made(nothing, setup="none", outcome="clogged")]))
     figure = sizes_figure(study)
     assert figure is not None
     assert len(figure.axes) == 2 * 24

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.analysis import tables
-from seatrial.analysis.tables import summary_rows, write_tables
+from seatrial.analysis.studies import Study
+from seatrial.analysis.tables import write_tables
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, Stage
 from tests.analysis.making import Job, Made, plain, write_many, write_study
 from tests.effort import LINEAR, spent
@@ -69,7 +70,7 @@ def two_stacks(out: Path) -> Path:
 
 
 def test_the_tables_have_the_columns_of_the_design_in_its_order(tmp_path: Path) -> None:
-    write_tables(two_stacks(tmp_path))
+    write_tables(Study.open(two_stacks(tmp_path)))
     summary = header(tmp_path / "summary.csv")
     assert summary[:8] == ["scenario", "on", "setup", "stack", "repeat", "seed", "jobs", "fair"]
     assert summary[8 : 8 + len(DESIGN_SUMMARY)] == DESIGN_SUMMARY
@@ -80,7 +81,7 @@ def test_the_tables_have_the_columns_of_the_design_in_its_order(tmp_path: Path) 
 
 
 def test_trials_with_different_stages_share_one_header_and_lack_is_empty(tmp_path: Path) -> None:
-    write_tables(two_stacks(tmp_path))
+    write_tables(Study.open(two_stacks(tmp_path)))
     times = header(tmp_path / "times.csv")
     assert times.index("queued_s") < times.index("reserved_s") < times.index("admitted_s")
     first, second, third = rows(tmp_path / "times.csv")
@@ -93,7 +94,7 @@ def test_trials_with_different_stages_share_one_header_and_lack_is_empty(tmp_pat
 
 def test_a_delta_is_to_the_stage_before_that_the_workload_has(tmp_path: Path) -> None:
     unseen = Job({"submitted": 0, "completed": 90}, [{"scheduled": 30, "running": 70}])
-    write_tables(write_study(tmp_path, [Made([unseen])]))
+    write_tables(Study.open(write_study(tmp_path, [Made([unseen])])))
     (row,) = rows(tmp_path / "times.csv")
     assert row["scheduled_delta_s"] == "0.030000"
     assert row["completed_delta_s"] == "0.020000"
@@ -103,7 +104,7 @@ def test_a_delta_is_to_the_stage_before_that_the_workload_has(tmp_path: Path) ->
 def test_pods_csv_says_where_each_pod_ran_and_how_long_its_container_took_to_start(tmp_path: Path) -> None:
     job = plain(500, pods=2)
     job.nodes = [1, 0]
-    write_tables(write_study(tmp_path, [Made([job])]))
+    write_tables(Study.open(write_study(tmp_path, [Made([job])])))
     first, second = rows(tmp_path / "pods.csv")
     assert header(tmp_path / "pods.csv") == [
         "trial", "workload", "pod", "node",
@@ -115,18 +116,18 @@ def test_pods_csv_says_where_each_pod_ran_and_how_long_its_container_took_to_sta
 
 def test_names_from_a_cluster_are_quoted(tmp_path: Path) -> None:
     name = 'a,"b"\nc'
-    write_tables(write_study(tmp_path, [Made([plain(name=name)])]))
+    write_tables(Study.open(write_study(tmp_path, [Made([plain(name=name)])])))
     assert rows(tmp_path / "times.csv")[0]["workload"] == name
 
 
 def test_the_same_trials_give_the_same_bytes(tmp_path: Path) -> None:
-    first = {path.name: path.read_bytes() for path in write_tables(two_stacks(tmp_path / "a"))}
-    again = {path.name: path.read_bytes() for path in write_tables(two_stacks(tmp_path / "b"))}
+    first = {path.name: path.read_bytes() for path in write_tables(Study.open(two_stacks(tmp_path / "a")))}
+    again = {path.name: path.read_bytes() for path in write_tables(Study.open(two_stacks(tmp_path / "b")))}
     assert first == again
 
 
 def test_a_table_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tables(two_stacks(tmp_path))
+    write_tables(Study.open(two_stacks(tmp_path)))
     before = (tmp_path / "summary.csv").read_bytes()
 
     def full(*_: object) -> None:
@@ -134,26 +135,26 @@ def test_a_table_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(tables, "summary_frame", full)
     with pytest.raises(OSError, match="no space"):
-        write_tables(tmp_path)
+        write_tables(Study.open(tmp_path))
     assert (tmp_path / "summary.csv").read_bytes() == before
     assert not list(tmp_path.glob("*.part"))
 
 
 def test_rows_read_back_from_summary_csv_are_those_that_were_worked_out(tmp_path: Path) -> None:
-    fresh = summary_rows(two_stacks(tmp_path))
-    write_tables(tmp_path)
-    again = summary_rows(tmp_path)
+    fresh = Study.open(two_stacks(tmp_path)).rows
+    write_tables(Study.open(tmp_path))
+    again = Study.open(tmp_path).rows
     assert [row["total_s"] for row in again] == pytest.approx([row["total_s"] for row in fresh])
     for name in ("outcome", "completed", "valid", "trial", "gpu_util"):
         assert [row[name] for row in again] == [row[name] for row in fresh]
 
 
 def test_a_summary_older_than_its_trials_is_not_believed(tmp_path: Path) -> None:
-    write_tables(two_stacks(tmp_path))
+    write_tables(Study.open(two_stacks(tmp_path)))
     trial = next((tmp_path / "trials").iterdir()) / "trial.json"
     time.sleep(0.01)
     trial.write_text(json.dumps(json.loads(trial.read_text()) | {"outcome": "timeout"}))
-    assert "timeout" in [row["outcome"] for row in summary_rows(tmp_path)]
+    assert "timeout" in [row["outcome"] for row in Study.open(tmp_path).rows]
 
 
 @pytest.mark.slow
@@ -167,6 +168,6 @@ def test_the_cost_of_a_hundred_thousand_pods_is_in_proportion(tmp_path: Path, jo
         return out
 
     few, many = study(jobs // 10), study(jobs)
-    cost = spent(lambda: write_tables(few), rounds=3)
-    assert spent(lambda: write_tables(many)) < LINEAR * cost
+    cost = spent(lambda: write_tables(Study.open(few)), rounds=3)
+    assert spent(lambda: write_tables(Study.open(many))) < LINEAR * cost
     assert rows(many / "summary.csv")[0]["completed"] == str(jobs)

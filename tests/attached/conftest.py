@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.api import Api
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.kubeconfig import write_kubeconfig
-from seatrial.clusters.local.pki import Authority
-from seatrial.clusters.local.stages import default_stages
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.kwok.stage_objects import default_stages
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.certificates import Authority, write_kubeconfig
+from seatrial.clusters.local.components import PlaneOptions
+from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.model.control_plane import Identity
+from tests.api import Api
 from tests.conftest import COMMAND
 from tests.waiting import LONGEST_S, eventually
 
@@ -49,7 +50,7 @@ EXISTING = FAKES.replace(
 class Foreign:
     """The cluster as its administrator sees it."""
 
-    cluster: kept.Kept
+    cluster: kept_clusters.KeptCluster
     api: Api
 
     @property
@@ -112,13 +113,15 @@ class Foreign:
 @pytest.fixture(scope="session")
 def foreign(own_state: Path) -> Iterator[Foreign]:  # noqa: ARG001
     binaries = ensure_binaries(programs.CONTROL_PLANE)
-    cluster = kept.up("foreign", Wish(stages=default_stages(), managed_nodes="owner=foreign", audit=False), binaries)
+    cluster = kept_planes.up(
+        "foreign", PlaneOptions(stages=default_stages(), managed_nodes="owner=foreign", audit=False), binaries
+    )
     try:
-        found = Foreign(cluster, Api(cluster.layout, cluster.url, "admin"))
+        found = Foreign(cluster, Api(cluster.kubeconfig("admin")))
         _populate(found)
         yield found
     finally:
-        kept.down("foreign")
+        kept_planes.down("foreign")
 
 
 def _populate(foreign: Foreign) -> None:

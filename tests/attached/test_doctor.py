@@ -33,7 +33,7 @@ def test_the_simulator_needs_nothing(seatrial: Seatrial, tmp_path: Path) -> None
 def test_without_go_and_programs_a_local_cluster_is_out_of_reach(seatrial: Seatrial, tmp_path: Path) -> None:
     """Python's own pip may be there to get Go with; then it is a warning only."""
     done = seatrial("doctor", "--on", "local", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    assert re.search(r"^(warn|missing)  +Go 1\.26: there is none on PATH", done.stdout, re.MULTILINE)
+    assert re.search(r"^(warn|missing)  +Go 1\.26: there is no Go on PATH", done.stdout, re.MULTILINE)
     assert "programs not built yet: etcd, kwok, kube-apiserver" in done.stdout
     assert done.returncode == (3 if "missing  Go" in done.stdout else 0)
     assert not (tmp_path / "cache").exists(), "looking changes nothing"

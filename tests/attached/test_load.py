@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from seatrial.clusters.attached.placing import on_existing, on_ours, placed
+from seatrial.clusters.attached.placement import on_existing, on_ours, placed
 from seatrial.model.selectors import parse_selector
 from tests.attached.conftest import CONTEXT, Foreign, Start, trial_of
 from tests.conftest import Seatrial
@@ -104,7 +104,7 @@ def test_who_may_see_no_metrics_and_be_nobody_else_measures_as_the_client(
     assert refused.returncode == 1
     trial = trial_of(tmp_path / "other")
     assert trial["outcome"] == "failed"
-    assert "up: all that 'apps' asked for was refused (403" in trial["detail"]
+    assert "up: all requests of 'apps' were refused (403" in trial["detail"]
     assert 'User "tenant" cannot create' in trial["detail"], "we may not allow it"
     assert foreign.nothing_of_ours()
 

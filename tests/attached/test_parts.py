@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.clusters.attached.cluster import AttachedCluster
-from seatrial.clusters.attached.inspecting import foreign_kwok
-from seatrial.clusters.attached.player import Player
+from seatrial.clusters.attached.attached_cluster import refuse_foreign_holder
+from seatrial.clusters.attached.preflight import foreign_kwok
 from seatrial.kube.kubeconfig import read_kubeconfig
 from seatrial.kube.resources import DEPLOYMENTS
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import PodShape, Workload
 from seatrial.model.selectors import Term, parse_selector
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.stacks.jobs import job
+from seatrial.stacks.job_objects import job
 
 SELECTORS = {
     "pool=batch": [Term("pool", "In", ("batch",))],
@@ -122,11 +121,8 @@ def test_a_foreign_kwok_is_a_danger_if_it_takes_our_nodes_too(args: list[str], c
     assert found is not None and found.ours_too is ours_too
 
 
-def test_leases_of_our_nodes_that_another_holds_end_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Player, "identity", lambda _self: "host_1")
-    cluster = AttachedCluster.__new__(AttachedCluster)
-    nothing = lambda: asyncio.sleep(0)  # noqa: E731
-    cluster._player = Player("s", "", died=lambda _: None, before_again=nothing, after_again=nothing)
-    cluster._refuse_foreign_holder({"host_1"})
+def test_leases_of_our_nodes_that_another_holds_end_the_trial() -> None:
+    refuse_foreign_holder("", {"host_2"})
+    refuse_foreign_holder("host_1", {"host_1"})
     with pytest.raises(SetupProblem, match="another KWOK \\(host_2\\) took nodes of ours"):
-        cluster._refuse_foreign_holder({"host_1", "host_2"})
+        refuse_foreign_holder("host_1", {"host_1", "host_2"})

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from seatrial.clusters.attached.preparing import prepare
+from seatrial import stacks
+from seatrial.clusters.attached.preflight import prepare
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Setup, Target, Trial
 from tests.attached.conftest import CONTEXT, EXISTING, FAKES, Foreign
@@ -202,7 +203,7 @@ def test_a_stack_that_is_not_installed_there(foreign: Foreign, monkeypatch: pyte
     monkeypatch.setenv("KUBECONFIG", str(foreign.kubeconfig))
     trial = Trial(1, "s", "kubeconfig", Setup("kueue", "kueue", ()), {}, 1, 1, ())
     with pytest.raises(SetupProblem, match="the stack 'kueue' is not on this cluster: there is no clusterqueues"):
-        prepare(Target(context=CONTEXT), [trial])
+        prepare(Target(context=CONTEXT), [trial], {"kueue": stacks.find("kueue")})
 
 
 @pytest.mark.local

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters import refusals
+from seatrial.clusters.live.watches import listen_to_refusals
 from seatrial.kube import Client, access_from
 from seatrial.model.lifecycle import PLAIN
 from seatrial.observe.observer import Observer
@@ -50,7 +50,7 @@ def test_why_the_job_controller_creates_no_pods_is_heard_once_nothing_moves(fore
 
 async def _heard(foreign: Foreign, observer: Observer, number: int) -> str:
     async with Client(access_from(foreign.kubeconfig)) as client:
-        listening = asyncio.create_task(refusals.listen(client, observer, "team"))
+        listening = asyncio.create_task(listen_to_refusals(client, observer, "team"))
         async with asyncio.timeout(30):
             while number not in observer.said:
                 await asyncio.sleep(0.05)

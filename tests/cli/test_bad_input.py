@@ -205,8 +205,8 @@ def test_an_overlay_on_the_simulator_is_a_notice(seatrial: Seatrial, tmp_path: P
 @pytest.mark.parametrize(("arguments", "words"), [
     (["-o", "afile/sub"], ["afile is a file", "-o"]),
     (["-o", "n" * 300], ["File name too long", "-o"]),
-    (["-o", "dangling"], ["dangling is a link to nothing"]),
-    (["-o", "dangling/sub"], ["dangling is a link to nothing"]),
+    (["-o", "dangling"], ["dangling is a broken link"]),
+    (["-o", "dangling/sub"], ["dangling is a broken link"]),
     (["-o", "out", "--seed", "9223372036854775808"], ["--seed 9223372036854775808 is more than 9007199254740992"]),
     (["-o", "out", "--junit", "no/gates.xml"], ["--junit no/gates.xml", "there is no directory no", "mkdir -p no"]),
     (["-o", "out", "--summary", "no/gates.md"], ["--summary no/gates.md", "there is no directory no"]),

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from seatrial.study.interrupting import TOGETHER_S
+from seatrial.study.interruption import TOGETHER_S
 from tests.conftest import COMMAND
 from tests.waiting import eventually
 
@@ -73,7 +73,7 @@ def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path
 
 STUBBORN = """
 import asyncio
-from seatrial.study.interrupting import interruption
+from seatrial.study.interruption import interruption
 
 async def main():
     interruption.cancels(asyncio.current_task())

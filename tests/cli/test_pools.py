@@ -51,7 +51,7 @@ def test_a_set_up_that_the_simulator_refuses_is_a_failed_row_with_and_without_a_
         done = seatrial("run", "s.yaml", "-o", f"out{jobs}", "-j", jobs)
         assert done.returncode == 3, done.stderr
         assert "Traceback" not in done.stderr
-        assert "'not-there', which is not there" in done.stderr
+        assert "'not-there', which does not exist" in done.stderr
         rows.append((tmp_path / f"out{jobs}" / "summary.csv").read_text())
         states = [
             json.loads(path.read_text())["outcome"] for path in sorted(tmp_path.glob(f"out{jobs}/trials/*/trial.json"))

@@ -11,12 +11,15 @@ import pytest
 from seatrial import stacks
 from seatrial.clog import Diagnosis, diagnose, knot
 from seatrial.clusters.sim import SimCluster
-from seatrial.model.plan import NodeGroup, Pace, Pause, PodShape, Span, Step, Submit, Trial, Wait
+from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Step, Trial
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.steps.choreography import Ending, run_steps
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.steps.choreography import StepsResult, run_steps
 from tests.sim.making import GI, never_judged, run, trial
 
 NODES = NodeGroup("fake", 8, {"cpu": 3000, "memory": 32 * GI, "pods": 110}, start=Span(SECOND))
@@ -82,7 +85,7 @@ def _watched(trial: Trial, directory: Path) -> tuple[list[Diagnosis], set[str]]:
     cluster = SimCluster(trial, stack, Ledger(stack.stages, Segment(directory)), Submissions(directory))
     claimed = []
 
-    async def main() -> Ending:
+    async def main() -> StepsResult:
         steps = asyncio.ensure_future(run_steps(cluster, trial, never_judged))
         while not steps.done():
             if clog := knot(cluster.state()):

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from seatrial.clusters import submitting
-from seatrial.clusters.submitting import Limit, in_rounds
+from seatrial.clusters.access import submitting
+from seatrial.clusters.access.submitting import RateLimit, in_rounds
 from seatrial.model.plan import Pace
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.sim.clock import VirtualLoop
 from seatrial.sim.kernel import Kernel
 
 Sent = dict[str, list[int]]
-Phase = Callable[[Limit, list[int]], Coroutine[None, None, None]]
+Phase = Callable[[RateLimit, list[int]], Coroutine[None, None, None]]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def _side_by_side(kernel: Kernel, rate: float, **phases: Phase) -> Sent:
     sent: Sent = {name: [] for name in phases}
 
     async def main() -> None:
-        limit = Limit.of(rate)
+        limit = RateLimit.of(rate)
         await asyncio.gather(*(phase(limit, sent[name]) for name, phase in phases.items()))
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(kernel)) as runner:
@@ -39,7 +39,7 @@ def _side_by_side(kernel: Kernel, rate: float, **phases: Phase) -> Sent:
 
 
 def _even(kernel: Kernel, gap: int, count: int) -> Phase:
-    async def phase(limit: Limit, sent: list[int]) -> None:
+    async def phase(limit: RateLimit, sent: list[int]) -> None:
         for item in range(count):
             await limit.turn(item * gap)
             sent.append(kernel.now)
@@ -48,7 +48,7 @@ def _even(kernel: Kernel, gap: int, count: int) -> Phase:
 
 
 def _rounds(kernel: Kernel, count: int, size: int) -> Phase:
-    async def phase(limit: Limit, sent: list[int]) -> None:
+    async def phase(limit: RateLimit, sent: list[int]) -> None:
         async def send(_index: int) -> None:
             sent.append(kernel.now)
 

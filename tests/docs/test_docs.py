@@ -13,14 +13,17 @@ from typer.main import get_command
 
 from seatrial import stacks
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES
+from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import write_tables
 from seatrial.cli.main import app
+from seatrial.model.figures import FIGURES, GROUPS
 from seatrial.model.settings import CONTROL_PLANE, Setting
 from seatrial.model.units import format_duration
-from seatrial.scenario import expand, read
-from seatrial.scenario.document import from_text
-from seatrial.study.directory import describe, make, write
-from seatrial.study.executing import run_all
+from seatrial.scenario.document import from_text, read
+from seatrial.scenario.expansion import expand
+from seatrial.study.executors import run_all
+from seatrial.study.study_directory import make_empty, study_document, write_study
+from tests.docs import figures_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -62,10 +65,10 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trials = expand(
         scenario, on="sim", stacks=known, pick_setups=None, pick_stacks=None, sets={"jobs": [2]}, repeat=1, seed=None
     )
-    make(out, force=False)
-    write(out, {**describe(scenario.name, scenario.document, trials, {}), "run": {}})
+    make_empty(out, force=False)
+    write_study(out, {**study_document(scenario.name, scenario.document, trials, {}), "run": {}})
     assert [outcome.outcome for outcome in run_all(trials, out, _Silent(), jobs=1)] == ["completed"] * len(trials)
-    write_tables(out)
+    write_tables(Study.open(out))
     return out
 
 
@@ -104,7 +107,11 @@ def test_every_option_is_in_the_commands_table_with_its_argument_and_the_other_w
     described = set(re.findall(r"`(--?[\w-]+)[^`]*`", "\n".join(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))))
     params = LEAVES[f"seatrial {command}"].params
     names = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
-    assert described == names
+    common = set(
+        re.findall(r"`(--?\w+)`", COMMANDS.partition("\n## What happens behind the scenes\n")[2].partition("\n## ")[0])
+    )
+    assert {"-v", "--verbose", "-q", "--quiet"} <= common, "every command has them: they stand in a table of their own"
+    assert described == names - common
     wordless = [param.name for param in params if not param.help]
     assert not wordless, f"--help says nothing of {wordless}"
 
@@ -146,9 +153,22 @@ def test_no_link_is_broken(page: Path) -> None:
     assert not broken
 
 
+def test_the_page_of_figures_has_the_table_of_figures() -> None:
+    assert figures_table.written() == figures_table.table(), "run python -m tests.docs.figures_table"
+
+
+def test_every_figure_that_a_page_asks_by_a_group_can_be_asked_so() -> None:
+    """`p99_s(phase=prod)` in a page: the figure exists and knows the group."""
+    asked = re.findall(rf"\b(\w+)\((?:[\w+-]+, )?({'|'.join(GROUPS)})=", ALL)
+    assert asked and not [
+        (name, group) for name, group in asked if name not in FIGURES or group not in FIGURES[name].groups
+    ]
+
+
 @pytest.mark.parametrize("table", ["times.csv", "pods.csv", "summary.csv"])
 def test_every_column_is_described(study: Path, table: str) -> None:
     section = STUDY.partition(f"\n## {table}\n")[2].partition("\n## ")[0]
+    section += figures_table.written() if table == "summary.csv" else ""
     columns = (study / table).read_text(encoding="utf-8").splitlines()[0].split(",")
     trial = json.loads(next((study / "trials").glob("*/trial.json")).read_text(encoding="utf-8"))
     params = {text for name in trial["params"] for text in (name, f"param_{name}")} - {"pods"}

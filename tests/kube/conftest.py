@@ -57,9 +57,11 @@ class ControlPlane:
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Callable[..., ControlPlane]]:
     """Starts control planes."""
-    from seatrial.clusters.local import kept, programs
-    from seatrial.clusters.local.binaries import ensure_binaries
-    from seatrial.clusters.local.components import Wish
+    from seatrial.clusters import programs
+    from seatrial.clusters.access import kept_clusters
+    from seatrial.clusters.local import kept_planes
+    from seatrial.clusters.local.components import PlaneOptions
+    from seatrial.clusters.programs.binaries import ensure_binaries
     from seatrial.model.control_plane import Override
 
     names: list[str] = []
@@ -67,11 +69,11 @@ def clusters() -> Iterator[Callable[..., ControlPlane]]:
     def start(name: str, *args: str) -> ControlPlane:
         binaries = ensure_binaries(programs.CONTROL_PLANE)
         overrides = {"kube-apiserver": Override(args=args)} if args else None
-        cluster = kept.up(name, Wish(audit=False, overrides=overrides), binaries)
+        cluster = kept_planes.up(name, PlaneOptions(audit=False, overrides=overrides), binaries)
         names.append(name)
 
         def kill(component: str) -> None:
-            os.kill(kept.find(name).pids[component], signal.SIGKILL)
+            os.kill(kept_clusters.find(name).pids[component], signal.SIGKILL)
 
         return ControlPlane(cluster.url, cluster.kubeconfig(), kill)
 
@@ -79,7 +81,7 @@ def clusters() -> Iterator[Callable[..., ControlPlane]]:
         yield start
     finally:
         for name in names:
-            kept.down(name)
+            kept_planes.down(name)
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.kube import ApiProblem, Client, Identity, Impersonation, Mark, Patience
+from seatrial.kube import Answer, ApiProblem, Client, ClientIdentity, Impersonation, Mark, Request, RetryPolicy, Status
 from seatrial.kube import resources as api
 from seatrial.kube.resources import APPLY, CONFIGMAPS, JOBS, JSON_PATCH, NAMESPACES, PODS, SECRETS, STRATEGIC
+from seatrial.kube.reviews import allowed, whoami
 from seatrial.kube.shapes import Job, Object, Pod
-from seatrial.kube.standing import allowed, standing
 from seatrial.model.errors import UsageProblem
 
 pytestmark = pytest.mark.local
@@ -169,12 +169,12 @@ def test_our_shapes_fit_what_the_server_sends(run: Any, control_plane: Any) -> N
 def test_one_acts_as_another_and_the_server_knows_it(run: Any, control_plane: Any) -> None:
     async def story() -> None:
         async with Client(control_plane.access) as client:
-            us = await standing(client)
+            us = await whoami(client)
             assert us.user == "seatrial"
             assert abs(us.clock_off) < 1
             assert await allowed(client, "create", PODS)
-            jane = client.acting_as(Identity("phase", "phase/1", Impersonation("jane", groups=("dev",))))
-            them = await standing(jane)
+            jane = client.acting_as(ClientIdentity("phase", "phase/1", Impersonation("jane", groups=("dev",))))
+            them = await whoami(jane)
             assert (them.user, set(them.groups)) == ("jane", {"dev", "system:authenticated"})
             assert not await allowed(jane, "create", PODS, "default")
             with pytest.raises(ApiProblem, match="403 Forbidden"):
@@ -184,14 +184,15 @@ def test_one_acts_as_another_and_the_server_knows_it(run: Any, control_plane: An
 
 
 def test_every_create_is_there_exactly_once_and_was_observed(run: Any, control_plane: Any) -> None:
-    rows: Counter[tuple[str, str, str, int]] = Counter()
+    rows: Counter[tuple[str, str, int, int]] = Counter()
 
-    def observe(_start: int, _duration: int, verb: str, resource: str, identity: str, code: int, _reason: str) -> None:
-        rows[verb, resource, identity, code] += 1
+    def observe(request: Request, number: int, _start: int, answer: Answer | None, _failure: Status | None) -> None:
+        assert answer
+        rows[request.verb, request.resource, number, answer.code] += 1
 
     async def story() -> None:
         async with namespaced(control_plane, connections=16) as (client, ns):
-            loader = client.acting_as(Identity("load"), observe=observe)
+            loader = client.acting_as(ClientIdentity("load"), observe=observe)
             left = iter(range(500))
 
             async def work() -> None:
@@ -205,7 +206,7 @@ def test_every_create_is_there_exactly_once_and_was_observed(run: Any, control_p
             assert sorted(o.metadata.name for o in there.items) == sorted(f"cm-{i}" for i in range(500))
 
     run(story())
-    assert rows == {("create", "configmaps", "load", 201): 500}
+    assert rows == {("create", "configmaps", 1, 201): 500}
 
 
 def test_creates_outlive_an_api_server_that_is_killed(control_plane: Any) -> None:
@@ -237,14 +238,14 @@ def test_a_server_that_is_too_busy_is_obeyed_and_nothing_is_lost(clusters: Any) 
     codes: Counter[int] = Counter()
     reasons: Counter[str] = Counter()
 
-    def observe(_start: int, _duration: int, verb: str, _resource: str, _who: str, code: int, reason: str) -> None:
-        if verb == "create":
-            codes[code] += 1
-            reasons[reason] += 1
+    def observe(request: Request, _number: int, _start: int, answer: Answer | None, failure: Status | None) -> None:
+        if request.verb == "create":
+            codes[answer.code if answer else 0] += 1
+            reasons[failure.reason if failure else ""] += 1
 
     async def story() -> list[float]:
-        async with namespaced(limited, connections=48, patience=Patience(seconds=120)) as (client, ns):
-            loader = client.acting_as(Identity("load"), observe=observe)
+        async with namespaced(limited, connections=48, retry=RetryPolicy(seconds=120)) as (client, ns):
+            loader = client.acting_as(ClientIdentity("load"), observe=observe)
             names = [f"cm-{i}" for i in range(400)]
             requests = [api.create(CONFIGMAPS, configmap(n), n, ns, keep=False) for n in names]
             answers = await asyncio.gather(*(loader.send(request) for request in requests))

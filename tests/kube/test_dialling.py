@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kube import Access, Client, Patience
+from seatrial.kube import Access, Client, RetryPolicy
 from seatrial.kube.credentials import Credentials
 from seatrial.kube.proxies import Proxy
 from seatrial.model.errors import SetupProblem
@@ -102,17 +102,17 @@ def test_a_server_that_answers_but_not_to_us(run: Any, peers: Any, code: int, bo
 def test_a_server_that_has_just_come_back_is_asked_until_it_knows_its_roles(run: Any, peers: Any) -> None:
     forbidden = b'{"message": "user has no role"}'
 
-    async def story(answers: list[bytes], patience: Patience) -> str:
+    async def story(answers: list[bytes], retry: RetryPolicy) -> str:
         async with (
             peers.start(lambda *_: answers.pop(0) if len(answers) > 1 else answers[0]) as peer,
-            Client(peers.access(peer, context="here"), patience=patience) as client,
+            Client(peers.access(peer, context="here"), retry=retry) as client,
         ):
             return await client.probe()
 
     refusal = peers.http(403, forbidden)
-    assert run(story([refusal, refusal, peers.http(200, VERSION)], Patience())) == "v1.36.3"
+    assert run(story([refusal, refusal, peers.http(200, VERSION)], RetryPolicy())) == "v1.36.3"
     with pytest.raises(SetupProblem, match="its version to the user of context 'here': user has no role"):
-        run(story([refusal], Patience(seconds=0.3)))
+        run(story([refusal], RetryPolicy(seconds=0.3)))
 
 
 # -- through a proxy

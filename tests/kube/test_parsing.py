@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.kube.errors import ApiProblem, BadAnswer
+from seatrial.kube.api_errors import ApiProblem, BadAnswer
 from seatrial.kube.parsing import Chunks, Response
 from seatrial.kube.shapes import Pod
-from seatrial.kube.streaming import Lines, Stale
+from seatrial.kube.streaming import EventLines, Stale
 
 # As kube-apiserver 1.36 sent it.
 CREATED = (
@@ -144,7 +144,7 @@ WATCH = [event("ADDED", "a", 5), event("MODIFIED", "a", 6), event("BOOKMARK", ""
 @given(frames=cuts, places=cuts)
 def test_any_cutting_and_framing_gives_the_same_events(frames: list[int], places: list[int]) -> None:
     framed = b"".join(b"%x\r\n%b\r\n" % (len(f), f) for f in cut(b"".join(WATCH), frames))
-    chunks, lines = Chunks(), Lines(Pod)
+    chunks, lines = Chunks(), EventLines(Pod)
     seen = [
         (kind, pod.metadata.name if pod is not None else None, lines.place())
         for piece in cut(framed, places)
@@ -163,4 +163,4 @@ def test_a_status_in_a_watch_is_an_error_and_no_object(code: int) -> None:
         msgspec.json.encode({"object": status, "type": "ERROR"}),  # as no server sends it, but may
     ):
         with pytest.raises(Stale if code == 410 else ApiProblem, match="too old"):
-            Lines(Pod).decode(line)
+            EventLines(Pod).decode(line)

@@ -151,7 +151,7 @@ def token(head: str) -> str:
         (prints(clientCertificateData="x"), {}, "a certificate without its key", ""),
         (prints(token="x", expirationTimestamp="2020-01-01T00:00:00Z"), {}, "expired at 2020", "clock"),
         ("", {"command": "no-such-plugin", "installHint": "brew install it"}, "is not installed", "brew install it"),
-        ("", {"interactiveMode": "Always"}, "asks for a terminal", "by hand"),
+        ("", {"interactiveMode": "Always"}, "needs a terminal", "by hand"),
     ],
 )
 def test_a_failing_plugin_is_named_with_its_place(

@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 
 from seatrial.clusters.requests import sending
-from seatrial.clusters.requests.forms import form_of
-from seatrial.clusters.requests.measuring import Measuring
+from seatrial.clusters.requests.metrics_scraper import MetricsScraper
+from seatrial.clusters.requests.request_templates import template_of
 from seatrial.clusters.requests.sending import Sender
 from seatrial.kube import Client, clock
 from seatrial.kube.resources import CONFIGMAPS
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.model.plan import Identity, Requests
 from seatrial.record.metrics import metrics
 from seatrial.record.requests import RequestLog, requests
+from seatrial.scenario.actions.send_requests import Requester, Requests
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-${i}"}, "data": {"where": "${namespace}"}}
 
@@ -43,8 +43,8 @@ def play(run: Any, peers: Any, answers: Any, directory: Path, **of: Any) -> tupl
     async def story() -> Any:
         async with peers.client(answers, connections=max(1, phase.workers)) as (client, peer):
             assert isinstance(client, Client)
-            form = form_of(phase, MANIFEST, CONFIGMAPS, {STUDY_LABEL: "s"}, "")
-            await Sender(phase, [form], client, ["ns-0", "ns-1"], log, clock(), stopped.append).run()
+            template = template_of(phase, MANIFEST, CONFIGMAPS, {STUDY_LABEL: "s"})
+            await Sender(phase, [template], client, ["ns-0", "ns-1"], log, clock(), stopped.append).run()
             return peer
 
     peer = run(story())
@@ -135,7 +135,7 @@ def test_in_an_open_loop_latency_counts_from_when_a_request_was_due(run: Any, pe
 
 def test_phases_are_recorded_under_their_identity_and_resource(run: Any, peers: Any, tmp_path: Path) -> None:
     rows, _, peer = play(
-        run, peers, script(peers.http(201)), tmp_path, count=4, namespaces=2, identity=Identity("tenant")
+        run, peers, script(peers.http(201)), tmp_path, count=4, namespaces=2, identity=Requester("tenant")
     )
     assert rows.select("identity", "verb", "resource", "phase", "seen_by").unique().rows() == [
         ("tenant", "create", "configmaps", "load", "client")
@@ -148,7 +148,7 @@ def test_a_server_that_forbids_its_metrics_is_measured_from_the_client_alone_and
 ) -> None:
     async def story() -> dict[str, str]:
         async with peers.client(script(peers.http(403, status("Forbidden", "no")))) as (client, peer):
-            measuring = Measuring(tmp_path, {"kube-apiserver": client}, dict, 1.0)
+            measuring = MetricsScraper(tmp_path, {"kube-apiserver": client}, dict, 1.0)
             measuring.epoch = clock()
             await measuring.look()
             await measuring.look()

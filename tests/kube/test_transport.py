@@ -6,19 +6,42 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from seatrial.kube import ApiProblem, Client, Identity, Impersonation, Lost, Mark, Patience, Pool, Unreachable
+from seatrial.kube import (
+    Answer,
+    ApiProblem,
+    Client,
+    ClientIdentity,
+    ConnectionPool,
+    Impersonation,
+    Lost,
+    Mark,
+    RetryPolicy,
+    Status,
+    Unreachable,
+)
 from seatrial.kube import resources as api
 from seatrial.kube.credentials import Credentials
 from seatrial.kube.resources import CONFIGMAPS, Request
-from seatrial.kube.retrying import ONCE
+from seatrial.kube.retrying import NO_RETRY
 from seatrial.kube.shapes import Object
 
-Row = tuple[int, int, str, str, str, int, str]
-QUICK = Patience(seconds=5.0, first=0.01, longest=0.05, busy=0.01)
+
+class Row(NamedTuple):
+    """One attempt as the observer saw it."""
+
+    number: int
+    duration: int
+    verb: str
+    resource: str
+    code: int
+    reason: str
+
+
+QUICK = RetryPolicy(seconds=5.0, first=0.01, longest=0.05, busy=0.01)
 MARK = Mark("seatrial.dev/run", "r1")
 GET = Request("get", "configmaps", "GET", "/api/v1/namespaces/ns/configmaps/a")
 OURS = json.dumps({"metadata": {"name": "a", "labels": {MARK.key: MARK.value}}}).encode()
@@ -40,9 +63,13 @@ def play(run: Any, peers: Any, answers: Callable[[str, str, bytes], object], req
     """Sends one request to a peer; gives the answer or what was raised, what the peer saw, and what we recorded."""
     rows: list[Row] = []
 
+    def observe(asked: Request, number: int, start: int, answer: Answer | None, failure: Status | None) -> None:
+        duration, code = (answer.done - start, answer.code) if answer else (0, 0)
+        rows.append(Row(number, duration, asked.verb, asked.resource, code, failure.reason if failure else ""))
+
     async def story() -> tuple[Any, Any]:
         async with peers.start(answers) as peer:
-            settings = {"patience": QUICK, "mark": MARK, "observe": lambda *row: rows.append(row), **more}
+            settings = {"retry": QUICK, "mark": MARK, "observe": observe, **more}
             async with Client(peers.access(peer), **settings) as client:
                 try:
                     return await client.send(request), peer
@@ -59,12 +86,12 @@ def test_a_429_is_waited_out_for_as_long_as_the_server_says(run: Any, peers: Any
     answer, peer, rows = play(run, peers, script(busy, peers.http(201)), create())
     assert time.monotonic() - begin >= 1.0
     assert (answer.code, answer.attempts, peer.asked) == (201, 2, [f"POST {CONFIGMAPS.path('ns')}"] * 2)
-    assert [(row[2], row[3], row[4], row[5]) for row in rows] == [
-        ("create", "configmaps", "seatrial", 429),
-        ("create", "configmaps", "seatrial", 201),
+    assert [(row.number, row.verb, row.resource, row.code) for row in rows] == [
+        (1, "create", "configmaps", 429),
+        (2, "create", "configmaps", 201),
     ]
     assert answer.done - answer.intended >= 1e9  # the wait is part of the latency that the load's caller sees
-    assert rows[1][1] < 0.9e9  # and not of the second request's own
+    assert rows[1].duration < 0.9e9  # and not of the second request's own
 
 
 def test_a_create_in_conflict_over_a_quota_is_sent_again(run: Any, peers: Any) -> None:
@@ -78,24 +105,31 @@ def test_a_create_in_conflict_over_a_quota_is_sent_again(run: Any, peers: Any) -
     answer, peer, _ = play(run, peers, script(conflict, conflict, peers.http(201)), create())
     assert (answer.code, answer.attempts, peer.asked) == (201, 3, [f"POST {CONFIGMAPS.path('ns')}"] * 3)
     answer, _, _ = play(
-        run, peers, script(conflict), create(), patience=Patience(seconds=5.0, first=0.01, internal=0.1)
+        run, peers, script(conflict), create(), retry=RetryPolicy(seconds=5.0, first=0.01, internal=0.1)
     )
     assert answer.code == 409
+
+
+def test_a_server_that_was_away_for_long_is_given_time_to_know_its_roles(run: Any, peers: Any) -> None:
+    policy = RetryPolicy(seconds=10.0, first=0.3, longest=0.3, internal=0.5)
+    answers = script(peers.cut, peers.cut, peers.cut, peers.http(403), peers.http(200))
+    answer, peer, _ = play(run, peers, answers, GET, retry=policy)
+    assert (answer.code, len(peer.asked)) == (200, 5)
 
 
 def test_patience_ends_and_the_last_429_is_what_one_gets(run: Any, peers: Any) -> None:
     busy = peers.http(429, b"{}", "Retry-After: 100")
     answer, peer, rows = play(run, peers, script(busy), create())
     assert (answer.code, answer.retry_after, len(peer.asked)) == (429, 100.0, 1)
-    assert rows[0][6] == "Reason"
+    assert rows[0].reason == "Reason"
 
 
 @pytest.mark.parametrize("request_", [GET, api.delete(CONFIGMAPS, "a", "ns"), api.patch(CONFIGMAPS, {}, "a", "ns")])
 def test_what_can_be_repeated_is_repeated_after_a_lost_connection(run: Any, peers: Any, request_: Request) -> None:
     answer, peer, rows = play(run, peers, script(peers.cut, peers.http(503), peers.http(200)), request_)
     assert (answer.code, len(peer.asked)) == (200, 3)
-    assert [row[5] for row in rows] == [0, 503, 200]
-    assert "connection was lost before an answer came" in rows[0][6]
+    assert [row.code for row in rows] == [0, 503, 200]
+    assert "connection was lost before an answer came" in rows[0].reason
 
 
 def test_a_create_whose_answer_was_lost_is_looked_up_and_not_repeated(run: Any, peers: Any) -> None:
@@ -115,8 +149,8 @@ def test_a_create_that_was_still_under_way_when_we_looked_counts_once(run: Any, 
     answers = script(peers.cut, peers.http(404), peers.http(409, EXISTS), peers.http(200, OURS))
     answer, _, rows = play(run, peers, answers, create())
     assert (answer.code, answer.found) == (201, True)
-    assert [row[5] for row in rows] == [0, 404, 409, 200]
-    assert rows[2][6] == "AlreadyExists"
+    assert [row.code for row in rows] == [0, 404, 409, 200]
+    assert rows[2].reason == "AlreadyExists"
 
 
 def test_a_500_leaves_it_open_whether_the_object_was_made(run: Any, peers: Any) -> None:
@@ -183,20 +217,20 @@ def test_half_an_answer_is_lost_and_asked_for_again(run: Any, peers: Any) -> Non
     half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nCUT"
     answer, _, rows = play(run, peers, script(half, peers.http(200, b"whole")), GET)
     assert (answer.code, answer.body) == (200, b"whole")
-    assert "in the middle of the answer" in rows[0][6]
+    assert "in the middle of the answer" in rows[0].reason
 
 
 def test_a_server_that_falls_silent_is_given_up_in_time(run: Any, peers: Any) -> None:
     begin = time.monotonic()
-    answer, _, rows = play(run, peers, script(peers.silence), GET, timeout=0.3, patience=ONCE)
+    answer, _, rows = play(run, peers, script(peers.silence), GET, timeout=0.3, retry=NO_RETRY)
     assert isinstance(answer, Lost)
     assert 0.3 <= time.monotonic() - begin < 2
-    assert "no answer came in time" in rows[0][6]
+    assert "no answer came in time" in rows[0].reason
     assert "GET /api/v1/namespaces/ns/configmaps/a" in answer.message
 
 
 def test_garbage_is_lost_and_named(run: Any, peers: Any) -> None:
-    answer, _, _ = play(run, peers, script(b"SSH-2.0-OpenSSH\r\n"), GET, patience=ONCE)
+    answer, _, _ = play(run, peers, script(b"SSH-2.0-OpenSSH\r\n"), GET, retry=NO_RETRY)
     assert isinstance(answer, Lost)
     assert "not HTTP" in answer.why
 
@@ -254,7 +288,7 @@ def test_waiting_for_a_connection_can_be_cancelled(run: Any, peers: Any) -> None
 def test_a_closed_client_says_so(run: Any, peers: Any) -> None:
     async def story() -> None:
         async with peers.start(lambda *_: peers.http(200)) as peer:
-            pool = Pool(peers.access(peer))
+            pool = ConnectionPool(peers.access(peer))
             await pool.exchange(b"GET / HTTP/1.1\r\n\r\n")
             await pool.close()
             with pytest.raises(Unreachable, match="is closed"):
@@ -279,7 +313,7 @@ def test_each_identity_shows_itself(run: Any, peers: Any) -> None:
             access = peers.access(peer, Credentials(None, "Bearer t"), impersonate=Impersonation("default"))
             async with Client(access) as client:
                 await client.send(GET)
-                other = client.acting_as(Identity("b", "loader/2", Impersonation("jane", groups=("x", "y"))))
+                other = client.acting_as(ClientIdentity("b", "loader/2", Impersonation("jane", groups=("x", "y"))))
                 await other.send(GET)
             return list(peer.heads)
 
@@ -289,6 +323,25 @@ def test_each_identity_shows_itself(run: Any, peers: Any) -> None:
     assert "User-Agent: loader/2\r\n" in second
     assert "Authorization: Bearer t\r\n" in second
     assert "Impersonate-User: jane\r\nImpersonate-Group: x\r\nImpersonate-Group: y\r\n" in second
+
+
+def test_every_attempt_is_logged_without_credentials(run: Any, peers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        answers = script(peers.http(429, b"", "Retry-After: 0"), peers.http(200))
+        async with (
+            peers.start(answers) as peer,
+            Client(peers.access(peer, Credentials(None, "Bearer secret"))) as client,
+        ):
+            await client.send(GET)
+
+    with caplog.at_level("DEBUG", "seatrial.kube"):
+        run(story())
+    first, second = caplog.messages
+    assert GET.path in first
+    assert "429" in first
+    assert ": 200 in " in second
+    assert "attempt 2" in second
+    assert "secret" not in caplog.text
 
 
 def test_an_error_has_the_servers_own_words(run: Any, peers: Any) -> None:

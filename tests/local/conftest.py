@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.stages import default_stages
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.kwok.stage_objects import default_stages
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.components import PlaneOptions
+from seatrial.clusters.programs.binaries import ensure_binaries
 
-SOURCE = Path(kept.__file__).parents[3]
+SOURCE = Path(kept_planes.__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
@@ -25,17 +27,19 @@ def binaries() -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def cluster(binaries: dict[str, Path]) -> Iterator[kept.Kept]:
-    found = kept.up("shared", Wish(stages=default_stages()), binaries)
+def cluster(binaries: dict[str, Path]) -> Iterator[kept_clusters.KeptCluster]:
+    found = kept_planes.up("shared", PlaneOptions(stages=default_stages()), binaries)
     yield found
-    kept.down("shared")
+    kept_planes.down("shared")
 
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
-def kubectl(cluster: kept.Kept, binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+def kubectl(
+    cluster: kept_clusters.KeptCluster, binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Kubectl:
     """kubectl as the user runs it, with nothing but our kubeconfig."""
     surroundings = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))}
 

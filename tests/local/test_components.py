@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.clusters.local.components import Wish, describe, override
-from seatrial.clusters.local.ports import Ports
+from seatrial.clusters.local.components import PlaneOptions, describe, override
+from seatrial.clusters.supervision.ports import Ports
 from seatrial.model.control_plane import Component, ControlPlane, Override
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Scalar
@@ -26,7 +26,7 @@ def ports() -> Iterator[Ports]:
 
 def described(ports: Ports, qps: str | float = "as shipped", **given: dict[str, Scalar]) -> ControlPlane:
     named = {name.replace("_", "-"): settings for name, settings in given.items()}
-    return describe(Wish(settings=resolve(CONTROL_PLANE, qps, named), stages="kind: Stage"), ports)
+    return describe(PlaneOptions(settings=resolve(CONTROL_PLANE, qps, named), stages="kind: Stage"), ports)
 
 
 def scheduler_connection(plane: ControlPlane) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_a_stack_adds_and_removes_components(ports: Ports) -> None:
 
 
 def test_without_stages_there_is_no_kwok(ports: Ports) -> None:
-    assert "kwok" not in {c.name for c in describe(Wish(), ports).components}
+    assert "kwok" not in {c.name for c in describe(PlaneOptions(), ports).components}
 
 
 def test_a_reserved_port_is_ours_until_released() -> None:
@@ -113,5 +113,5 @@ def test_a_taken_port_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SetupProblem, match=f"port {port} .* is taken") as caught:
-            describe(Wish(port=port), Ports())
+            describe(PlaneOptions(port=port), Ports())
     assert "--port" in caught.value.remedy

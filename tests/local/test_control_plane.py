@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import kept
-from seatrial.clusters.local.api import Api
-from seatrial.clusters.local.components import Wish
-from seatrial.clusters.local.stages import default_stages
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.kwok.stage_objects import default_stages
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.components import PlaneOptions
+from tests.api import Api
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(1800)]
@@ -95,7 +96,7 @@ def test_every_component_acts_under_its_own_name(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.usefixtures("node")
-def test_the_audit_log_has_every_change_with_who_made_it(kubectl: Kubectl, cluster: kept.Kept) -> None:
+def test_the_audit_log_has_every_change_with_who_made_it(kubectl: Kubectl, cluster: kept_clusters.KeptCluster) -> None:
     kubectl("create", "configmap", "audited")
     assert cluster.audit_log
 
@@ -113,34 +114,36 @@ def test_the_audit_log_has_every_change_with_who_made_it(kubectl: Kubectl, clust
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"])
-def test_metrics_of_every_component_can_be_read_with_the_users_certificate(cluster: kept.Kept, component: str) -> None:
-    port = kept.find(cluster.name).state.ports[component]
-    status, text = Api(cluster.layout, f"https://127.0.0.1:{port}", "seatrial").call("GET", "/metrics")
+def test_metrics_of_every_component_can_be_read_with_the_users_certificate(
+    cluster: kept_clusters.KeptCluster, component: str
+) -> None:
+    port = kept_clusters.find(cluster.name).state.ports[component]
+    status, text = Api(cluster.kubeconfig("seatrial"), port).call("GET", "/metrics")
     assert status == 200
     assert "go_goroutines" in text
 
 
-def test_only_the_owner_can_enter_the_clusters_directory(cluster: kept.Kept) -> None:
+def test_only_the_owner_can_enter_the_clusters_directory(cluster: kept_clusters.KeptCluster) -> None:
     assert stat.S_IMODE(cluster.layout.directory.stat().st_mode) == 0o700
     keys = list(cluster.layout.pki.glob("*.key"))
     assert keys
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
 
 
-def test_kwok_can_be_given_other_stages(kubectl: Kubectl, cluster: kept.Kept) -> None:
-    from seatrial.clusters.local.stages import default_stages
+def test_kwok_can_be_given_other_stages(kubectl: Kubectl, cluster: kept_clusters.KeptCluster) -> None:
+    from seatrial.clusters.kwok.stage_objects import default_stages
 
-    before = kept.find(cluster.name).pids["kwok"]
-    kept.restage(cluster.name, default_stages())
-    assert kept.find(cluster.name).pids["kwok"] != before
+    before = kept_clusters.find(cluster.name).pids["kwok"]
+    kept_planes.restage(cluster.name, default_stages())
+    assert kept_clusters.find(cluster.name).pids["kwok"] != before
     kubectl("get", "nodes")
 
 
 def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path]) -> None:
     """As shipped it would ask for all pods again, and start anew what it has just started, whenever the server closes its watch."""
     everything = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
-    wish = Wish(stages=default_stages(), audit_policy=everything)
-    found = kept.up("watched", wish, binaries)
+    options = PlaneOptions(stages=default_stages(), audit_policy=everything)
+    found = kept_planes.up("watched", options, binaries)
     try:
         seen: list[str] = []
 
@@ -155,4 +158,4 @@ def test_kwok_goes_on_where_its_last_watch_ended(binaries: dict[str, Path]) -> N
         assert eventually(asked)
         assert not [uri for uri in seen if "resourceVersion=0&" in uri]
     finally:
-        kept.down("watched")
+        kept_planes.down("watched")

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from seatrial.clusters.local.processes import ProcessId, end, identify, listens_on, tail
-from seatrial.clusters.local.spawning import take_lock
-from seatrial.clusters.local.supervisor import Death, Supervisor
+from seatrial.clusters.supervision.logs import tail
+from seatrial.clusters.supervision.procfs import ProcessId, end, identify, listens_on
+from seatrial.clusters.supervision.spawning import take_lock
+from seatrial.clusters.supervision.supervisor import Death, Supervisor
 from seatrial.model.control_plane import Component, Ready
 from seatrial.model.errors import SetupProblem
 from tests.waiting import eventually
@@ -247,7 +248,7 @@ def test_children_die_with_a_supervisor_that_is_killed(
         import asyncio, sys
         from pathlib import Path
         from seatrial.model.control_plane import Component
-        from seatrial.clusters.local.supervisor import Supervisor
+        from seatrial.clusters.supervision.supervisor import Supervisor
         directory = Path({str(tmp_path)!r})
         async def main():
             supervisor = Supervisor(directory, lambda name: directory / name)

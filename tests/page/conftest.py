@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from seatrial import stacks
+from seatrial.analysis.studies import Study
 from seatrial.model.errors import SetupProblem
 from seatrial.report.page import write_page
-from seatrial.scenario import expand, read
-from seatrial.scenario.shipped import files
-from seatrial.study.directory import describe, make, write
-from seatrial.study.executing import run_all
-from seatrial.study.running import check
+from seatrial.scenario.document import read, shipped_files
+from seatrial.scenario.expansion import expand
+from seatrial.study.eligibility import check
+from seatrial.study.executors import run_all
+from seatrial.study.study_directory import make_empty, study_document, write_study
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FIGURES = "figure[data-chart]"
@@ -43,7 +44,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         )
     folder = tmp_path_factory.mktemp("studies")
     made: dict[str, Path] = {}
-    for name in files():
+    for name in shipped_files():
         scenario = read(name)
         sets = {param: SMALL[param] for param in scenario.document.get("params") or {} if param in SMALL}
         expanded = expand(
@@ -61,10 +62,10 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         except SetupProblem:
             continue  # the simulator has no such thing
         made[name] = folder / name
-        make(made[name], force=False)
-        write(made[name], {**describe(scenario.name, scenario.document, trials, {}), "run": {}})
+        make_empty(made[name], force=False)
+        write_study(made[name], {**study_document(scenario.name, scenario.document, trials, {}), "run": {}})
         assert list(run_all(trials, made[name], _Silent(), jobs=1))
-        write_page(made[name])
+        write_page(Study.open(made[name]))
     return made
 
 

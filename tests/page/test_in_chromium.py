@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.analysis.studies import Study
 from seatrial.report.page import write_page
-from seatrial.report.serving import Server
-from seatrial.scenario.shipped import files
+from seatrial.report.serving import StudyServer
+from seatrial.scenario.document import shipped_files
 from tests.analysis.making import MS, Job, Made, plain, write_study
 from tests.analysis.test_comparing import FAST, SLOW, study, trials
 from tests.page.conftest import FIGURES, Opened
@@ -35,7 +36,7 @@ def overflow(page: Any) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
-@pytest.mark.parametrize("scenario", sorted(files()))
+@pytest.mark.parametrize("scenario", sorted(shipped_files()))
 def test_the_report_of_every_shipped_scenario_opens(scenario: str, studies: dict[str, Path], opened: Opened) -> None:
     if scenario not in studies:
         pytest.skip(f"no set-up of {scenario} runs on the simulator")
@@ -59,7 +60,7 @@ def test_the_use_of_gpus_is_in_sight_at_1280_pixels(tmp_path: Path, opened: Open
              requests=asks, nodes=nodes, gang=True)
         for n in range(2) for jobs in range(2)
     ]  # fmt: skip
-    write_page(write_study(tmp_path / "out", made))
+    write_page(Study.open(write_study(tmp_path / "out", made)))
     page = opened(tmp_path / "out", 1280, "light")
     table = page.locator("#summary-table")
     heading = table.get_by_role("columnheader", name="gpu used").bounding_box()
@@ -70,7 +71,7 @@ def test_the_use_of_gpus_is_in_sight_at_1280_pixels(tmp_path: Path, opened: Open
 def test_a_heading_sorts_by_click_and_by_keyboard(studies: dict[str, Path], opened: Opened) -> None:
     page = opened(studies["many-small-jobs"])
     table = page.locator("#summary-table")
-    heading = table.get_by_role("columnheader", name="total s")
+    heading = table.get_by_role("columnheader", name="total time s")
 
     def totals() -> list[float]:
         place = heading.evaluate("(cell) => cell.cellIndex")
@@ -89,7 +90,7 @@ def test_a_heading_sorts_by_click_and_by_keyboard(studies: dict[str, Path], open
 
 def test_what_has_no_value_is_sorted_last_either_way(studies: dict[str, Path], opened: Opened) -> None:
     page = opened(studies["gang-ensemble"])
-    button = page.locator("#summary-table").get_by_role("button", name="total s")
+    button = page.locator("#summary-table").get_by_role("button", name="total time s")
     for _ in range(2):
         button.click()
         assert page.locator("#summary-table tbody tr").last.locator("th b").inner_text() == "default"
@@ -217,7 +218,7 @@ def hostile_study(out: Path) -> Path:
 
 def test_names_that_are_markup_or_endless_are_harmless_and_readable(tmp_path: Path, opened: Opened) -> None:
     out = hostile_study(tmp_path)
-    write_page(out)
+    write_page(Study.open(out))
     for width in (1280, 390):
         page = opened(out, width)
         assert overflow(page) == 0
@@ -240,7 +241,7 @@ def test_names_that_are_markup_or_endless_are_harmless_and_readable(tmp_path: Pa
 
 def test_the_policy_lets_nothing_run_that_did_not_come_with_the_page(tmp_path: Path, browser: Any) -> None:
     out = write_study(tmp_path, [Made([plain()])])
-    write_page(out)
+    write_page(Study.open(out))
     page = browser.new_page()
     page.goto((out / "report.html").as_uri())
     refused: list[str] = []
@@ -260,7 +261,7 @@ def test_a_study_that_a_crash_cut_off_is_shown_as_far_as_it_went(tmp_path: Path,
     out = write_study(tmp_path, [Made([plain()]), cut], planned=["003-never-begun"])
     with (out / "trials" / cut.name / "submitted.jsonl").open("a") as file:
         file.write('{"workload": "torn')
-    write_page(out)
+    write_page(Study.open(out))
     page = opened(out)
     said = page.locator(".warning").inner_text()
     assert "This study is not complete" in said
@@ -278,9 +279,9 @@ def follow(page: Any, selector: str) -> None:
 
 def test_the_page_of_all_studies_is_clicked_through(browser: Any, tmp_path: Path) -> None:
     for name, took in (("fast", FAST), ("slow", SLOW)):
-        write_page(study(tmp_path / name, trials(*took), seed=len(name) + took[0]))
+        write_page(Study.open(study(tmp_path / name, trials(*took), seed=len(name) + took[0])))
     said: list[str] = []
-    with Server(tmp_path) as server:
+    with StudyServer(tmp_path) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         context = browser.new_context(viewport={"width": 390, "height": 850})

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.analysis.directory import read_study
-from seatrial.clusters.local.golang import look_for_go
+from seatrial.analysis.studies import Study
+from seatrial.clusters.programs.toolchain import look_for_go
 from seatrial.report.exports.perfetto import write_trace
 
 IMPORT = """text => {
@@ -100,7 +100,7 @@ def perfetto(browser: Any) -> Iterator[Callable[[Path], Ask]]:
 def test_perfettos_trace_processor_takes_every_event_of_a_trace(
     perfetto: Callable[[Path], Ask], studies: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
-    trial = read_study(studies[name]).trials[0]
+    trial = Study.open(studies[name]).trials[0]
     trace = write_trace(trial, tmp_path / "trace.json")
     events = json.loads(trace.read_text())["traceEvents"]
     timed = [event for event in events if event["ph"] in "Xi"]
@@ -146,7 +146,7 @@ def viewer(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
 def test_chromes_trace_viewer_takes_every_event_of_a_trace(
     viewer: Any, studies: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
-    for trial in read_study(studies[name]).trials:
+    for trial in Study.open(studies[name]).trials:
         text = write_trace(trial, tmp_path / f"{trial.name}.json").read_text()
         document = json.loads(text)
         kinds = Counter(event["ph"] for event in document["traceEvents"])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from seatrial.model.units import SECOND
 from seatrial.record import gaps
-from seatrial.record.gaps import Gaps, Line
+from seatrial.record.gaps import GapLine, Gaps
 
 
-def beats(directory: Path, writer: str, first: int, last: int, *more: Line) -> None:
+def beats(directory: Path, writer: str, first: int, last: int, *more: GapLine) -> None:
     file = Gaps(directory, writer)
     for second in range(first, last + 1):
-        file.add(Line(well_ns=second * SECOND))
+        file.add(GapLine(well_ns=second * SECOND))
     file.add(*more)
 
 
@@ -30,7 +30,7 @@ def test_what_lies_between_two_followers_is_a_gap_though_neither_says_so(tmp_pat
 
 
 def test_who_watches_beside_another_fills_its_gaps(tmp_path: Path) -> None:
-    broke = Line(None, 0, 4 * SECOND, 7 * SECOND, "pods", "the server closed the connection")
+    broke = GapLine(None, 0, 4 * SECOND, 7 * SECOND, "pods", "the server closed the connection")
     beats(tmp_path, "one", 0, 3)
     beats(tmp_path, "two", 0, 20, broke)
     assert seconds(gaps.read(tmp_path).unwatched(0, 20 * SECOND)) == [(4, 7)]
@@ -43,7 +43,7 @@ def test_who_watches_beside_another_fills_its_gaps(tmp_path: Path) -> None:
 def test_a_torn_line_is_left_out_and_a_single_look_leaves_no_file(tmp_path: Path) -> None:
     Gaps(tmp_path, "looked").add()
     assert not list(tmp_path.iterdir())
-    beats(tmp_path, "torn", 0, 3, Line(to_ns=3 * SECOND, gone="load-1"))
+    beats(tmp_path, "torn", 0, 3, GapLine(to_ns=3 * SECOND, gone="load-1"))
     with (tmp_path / "gaps-torn.jsonl").open("ab") as file:
         file.write(b'{"well_ns":99')
     watched = gaps.read(tmp_path)
@@ -61,7 +61,7 @@ def test_what_a_full_disk_did_not_take_is_said_when_there_is_room(tmp_path: Path
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
         try:
             with contextlib.suppress(OSError):
-                file.add(Line(well_ns=second * SECOND))
+                file.add(GapLine(well_ns=second * SECOND))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert seconds(gaps.read(tmp_path).unwatched(0, 29 * SECOND)) == []

@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 
 from seatrial.model.lifecycle import PLAIN, index_of
 from seatrial.model.units import MILLISECOND
-from seatrial.record import merging, segments
+from seatrial.record import layout, merging, segments
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import merge, seal
-from seatrial.record.segments import Part, Segment
+from seatrial.record.segments import Observations, Segment
 
 ERRORS = [0, 50 * MILLISECOND, 1000 * MILLISECOND, 1000]
 STAGE = index_of(PLAIN)
 Known = dict[tuple[object, ...], tuple[int, int]]  # what → error, time
 
 
-def part(records: Sequence[tuple[int, ...]], pods: Sequence[tuple[int, str, str]], nodes: list[str]) -> Part:
+def part(records: Sequence[tuple[int, ...]], pods: Sequence[tuple[int, str, str]], nodes: list[str]) -> Observations:
     columns = ["at_ns", "object", "stage", "source", "node", "detail"]
     observed = pl.DataFrame(records, schema=dict.fromkeys(columns, pl.Int64), orient="row")
     named = pl.DataFrame(pods, schema={"workload": pl.Int32, "name": pl.String, "uid": pl.String}, orient="row")
-    return Part(observed, named.with_row_index("pod").cast({"pod": pl.Int32}), nodes)
+    return Observations(observed, named.with_row_index("pod").cast({"pod": pl.Int32}), nodes)
 
 
-def known(of: Part) -> tuple[Known, Mapping[str, set[str]]]:
+def known(of: Observations) -> tuple[Known, Mapping[str, set[str]]]:
     """Per thing and stage the best there is, and the node of each pod: by names, since numbers differ between parts."""
     best: Known = {}
     places: dict[str, set[str]] = {}
@@ -49,7 +49,7 @@ def known(of: Part) -> tuple[Known, Mapping[str, set[str]]]:
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Part:
+def parts(draw: st.DrawFn) -> Observations:
     """A few pods of two workloads under names that recur, times and errors that often tie."""
     pods = draw(
         st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), st.sampled_from(["", "u1", "u2"])), max_size=4)
@@ -70,7 +70,7 @@ def parts(draw: st.DrawFn) -> Part:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(parts(), min_size=1, max_size=4), st.randoms(use_true_random=False))
-def test_the_order_of_merging_does_not_matter(given_parts: list[Part], random: object) -> None:
+def test_the_order_of_merging_does_not_matter(given_parts: list[Observations], random: object) -> None:
     whole = known(merge(given_parts, PLAIN, ERRORS))
     shuffled = list(given_parts)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def test_the_order_of_merging_does_not_matter(given_parts: list[Part], random: o
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(parts(), min_size=1, max_size=3))
-def test_merging_again_changes_nothing(given_parts: list[Part]) -> None:
+def test_merging_again_changes_nothing(given_parts: list[Observations]) -> None:
     once = merge(given_parts, PLAIN, ERRORS)
     again = merge([once, *given_parts, once], PLAIN, ERRORS)
     assert again.observed.equals(once.observed)
@@ -93,7 +93,7 @@ def test_merging_again_changes_nothing(given_parts: list[Part]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(parts(), min_size=1, max_size=3), parts())
-def test_a_time_once_known_is_never_lost_or_worsened(before: list[Part], more: Part) -> None:
+def test_a_time_once_known_is_never_lost_or_worsened(before: list[Observations], more: Observations) -> None:
     old, _ = known(merge(before, PLAIN, ERRORS))
     new, _ = known(merge([*before, more], PLAIN, ERRORS))
     finished = {key[:-1] for key in new if key[-1] == STAGE["finished"]}
@@ -111,7 +111,7 @@ def test_the_numbers_of_the_first_part_stay(tmp_path: Path) -> None:
     assert whole.pods["name"].to_list() == ["a", "b", "c"]
     assert whole.nodes == ["n0", "n1", "n2"]
     segments.write_sealed(tmp_path, first)
-    whole.pods.write_parquet(tmp_path / segments.PODS)
+    whole.pods.write_parquet(tmp_path / layout.OBSERVED_PODS)
     sealed = segments.sealed(tmp_path)
     assert sealed and known(sealed) == known(first)
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from seatrial.analysis.comparing import compare
-from seatrial.analysis.directory import read_study
 from seatrial.analysis.gates import judge
+from seatrial.analysis.studies import Study
 from seatrial.record.inventory import LOST, inventory
-from seatrial.report.gates import summary
+from seatrial.report.gate_results import summary
+from seatrial.report.study_report import write_report
 from seatrial.report.terminal import summary_table
-from seatrial.report.writing import write_report
 from tests.analysis.making import Made, plain, write_study
 
 Spoil = Callable[[Path], object]
@@ -45,7 +45,7 @@ def _study(out: Path, listed: bool) -> Path:
 
 def _printed(out: Path) -> str:
     console = Console(file=StringIO(), width=200)
-    summary_table(out, console)
+    summary_table(Study.open(out), console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -67,9 +67,9 @@ def test_a_damaged_trial_is_named_with_the_file_and_what_is_lost_and_is_not_aver
     out = _study(tmp_path / "out", listed)
     spoil(out / "trials" / NAME)
     file = said.partition(" ")[0]
-    write_report(out)
+    write_report(Study.open(out))
     page = (out / "report.html").read_text()
-    for shown in (_printed(out), page, "\n".join(note for one in compare([out]) for note in one.notes)):
+    for shown in (_printed(out), page, "\n".join(note for one in compare([Study.open(out)]) for note in one.notes)):
         assert f"{NAME} is damaged: {said}" in shown
         assert f"lost: {LOST[file]}" in shown
     assert "Can the figures be trusted? " in page
@@ -77,13 +77,13 @@ def test_a_damaged_trial_is_named_with_the_file_and_what_is_lost_and_is_not_aver
     assert "kwok cannot be judged: files of its trials are damaged." in page
     rows = {row["trial"]: row for row in pl.read_csv(out / "summary.csv").rows(named=True)}
     assert (rows[NAME]["outcome"], rows[NAME]["valid"], rows[NAME]["total_s"]) == ("damaged", False, None)
-    assert [verdict.where for verdict in judge(out) if verdict.state == "fails"] == [NAME]
-    write_report(whole)
+    assert [verdict.where for verdict in judge(Study.open(out)) if verdict.state == "fails"] == [NAME]
+    write_report(Study.open(whole))
     others = {row["trial"]: row for row in pl.read_csv(whole / "summary.csv").rows(named=True)}
     assert {name: row for name, row in rows.items() if name != NAME} == {
         name: row for name, row in others.items() if name != NAME
     }
-    assert not read_study(whole).notes
+    assert not Study.open(whole).notes
 
 
 def test_a_study_that_ended_early_says_how_many_trials_ran_and_which_stacks_did_not(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_a_study_that_ended_early_says_how_many_trials_ran_and_which_stacks_did_
     said = "2 of 5 trials begun; stacks mcad, fluence never ran"
     for state, word in (("interrupted", "interrupted"), ("running", "killed")):
         (out / "study.json").write_text(json.dumps({**document, "run": {"state": state}}))
-        write_report(out)
+        write_report(Study.open(out))
         page = (out / "report.html").read_text()
         assert f"{word}: {said}" in _printed(out)
         assert f"{word.capitalize()}: {said}. Of what ran: Every workload" in page
         assert f"In part: </b>{word}: {said}" in page, "the trust line"
-        assert f"{word}: {said}" in compare([out])[0].notes
-        assert f"{word}: {said}" in summary(judge(out), read_study(out))
+        assert f"{word}: {said}" in compare([Study.open(out)])[0].notes
+        assert f"{word}: {said}" in summary(judge(Study.open(out)), Study.open(out))

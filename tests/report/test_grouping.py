@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.analysis.tables import summary_rows
+from seatrial.analysis.studies import Study
 from seatrial.report.grouping import grouped
 from tests.analysis.making import Job, Made, plain, write_study
 
@@ -14,19 +14,19 @@ def test_repeats_are_one_group_per_set_up_and_varying_parameter(tmp_path: Path) 
         for jobs in (1, 2)
         for setup in ("kind", "kwok")
     ]
-    groups = grouped(summary_rows(write_study(tmp_path, trials)))
+    groups = grouped(Study.open(write_study(tmp_path, trials)).rows)
     assert [(group.setup, group.params) for group in groups] == [
         ("kind", {"jobs": "1"}), ("kind", {"jobs": "2"}), ("kwok", {"jobs": "1"}), ("kwok", {"jobs": "2"}),
     ]  # fmt: skip
-    total = groups[0].if_all_completed("total_s")
+    total = groups[0].of("total_s")
     assert total is not None
     assert total.mean == pytest.approx(4.03)
     assert total.deviation == pytest.approx(1.0)
 
 
 def test_one_repeat_has_no_spread(tmp_path: Path) -> None:
-    (group,) = grouped(summary_rows(write_study(tmp_path, [Made([plain()])])))
-    total = group.if_all_completed("total_s")
+    (group,) = grouped(Study.open(write_study(tmp_path, [Made([plain()])])).rows)
+    total = group.of("total_s")
     assert total is not None
     assert total.deviation is None
 
@@ -34,17 +34,17 @@ def test_one_repeat_has_no_spread(tmp_path: Path) -> None:
 def test_a_set_up_of_which_a_repeat_clogged_has_neither_total_nor_percentiles(tmp_path: Path) -> None:
     stuck = Job({"submitted": 0, "created": 1}, [], size=1)
     trials = [Made([plain(), plain()]), Made([plain(), stuck], repeat=1, outcome="clogged")]
-    (group,) = grouped(summary_rows(write_study(tmp_path, trials)))
+    (group,) = grouped(Study.open(write_study(tmp_path, trials)).rows)
     assert (group.completed, len(group.rows)) == (1, 2)
-    assert group.if_all_completed("total_s") is None
-    assert group.if_all_completed("p50_s") is None
+    assert group.of("total_s") is None
+    assert group.of("p50_s") is None
 
 
 def test_a_trial_that_is_not_to_be_trusted_is_not_averaged_in(tmp_path: Path) -> None:
     late = {"validity": {"valid": False, "reasons": ["the client was late"]}}
     trials = [Made([plain(took=1000)]), Made([plain(took=9000)], repeat=1, also=late)]
-    (group,) = grouped(summary_rows(write_study(tmp_path, trials)))
-    total = group.if_all_completed("total_s")
+    (group,) = grouped(Study.open(write_study(tmp_path, trials)).rows)
+    total = group.of("total_s")
     assert total is not None
     assert total.mean == pytest.approx(3.03)
     assert group.doubtful

@@ -12,9 +12,9 @@ import xmlschema
 from rich.console import Console
 
 from seatrial.analysis.comparing import compare
-from seatrial.analysis.directory import read_study
 from seatrial.analysis.gates import judge
-from seatrial.report import comparisons, gates
+from seatrial.analysis.studies import Study
+from seatrial.report import comparisons, gate_results
 from seatrial.report.page.comparison import comparison_page
 from tests.analysis.test_comparing import FAST, SLOW, study, trials
 from tests.analysis.test_gates import both
@@ -30,7 +30,7 @@ def test_junit_validates_and_says_what_failed(tmp_path: Path) -> None:
         "p99_s(mcad) <= 1.166 * p99_s(kwok)",
     )
     out = both(tmp_path / "out", *texts, name=NASTY, run={"wall_s": 1.5})
-    path = gates.write_junit(judge(out), read_study(out), tmp_path / "junit.xml")
+    path = gate_results.write_junit(judge(Study.open(out)), Study.open(out), tmp_path / "junit.xml")
     xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd")).validate(str(path))
     [suite] = ElementTree.parse(path).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("15", "1", "1")
@@ -43,7 +43,7 @@ def test_the_summary_is_short_and_adds_to_what_is_there(tmp_path: Path) -> None:
     out = both(tmp_path / "out", "p99_s(mcad) <= 1.1 * p99_s(kwok)", "p50_s > 0", name=NASTY)
     path = tmp_path / "summary.md"
     path.write_text("before\n")
-    gates.add_summary(judge(out), read_study(out), path)
+    gate_results.add_summary(judge(Study.open(out)), Study.open(out), path)
     lines = path.read_text().splitlines()
     assert lines[0] == "before"
     assert "12 holds, 1 fails" in lines[1]
@@ -57,7 +57,7 @@ def test_the_summary_is_short_and_adds_to_what_is_there(tmp_path: Path) -> None:
 def test_a_comparison_is_told_on_a_terminal_in_markdown_in_json_on_a_page_and_drawn(tmp_path: Path) -> None:
     a = study(tmp_path / "a", trials(*FAST, setup=NASTY), on="sim")
     b = study(tmp_path / "b", trials(*SLOW, setup=NASTY), on="local")
-    found = compare([a, b], anyway=True)
+    found = compare([Study.open(a), Study.open(b)], anyway=True)
     text = StringIO()
     comparisons.print_comparisons(found, Console(file=text), everything=True)
     told = text.getvalue()
@@ -78,7 +78,9 @@ def test_a_comparison_is_told_on_a_terminal_in_markdown_in_json_on_a_page_and_dr
 
 
 def test_one_run_each_is_told_without_an_interval(tmp_path: Path) -> None:
-    found = compare([study(tmp_path / "a", trials(10_000)), study(tmp_path / "b", trials(20_000), seed=2)])
+    found = compare(
+        [Study.open(study(tmp_path / "a", trials(10_000))), Study.open(study(tmp_path / "b", trials(20_000), seed=2))]
+    )
     text = StringIO()
     comparisons.print_comparisons(found, Console(file=text))
     assert "too few runs to tell" in text.getvalue()

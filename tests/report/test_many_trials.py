@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 from pathlib import Path
 
 import pytest
 
-from seatrial.analysis import lifecycle as reading
-from seatrial.analysis.directory import TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle
-from seatrial.report.writing import write_report
-from seatrial.study.running import _jobs
+from seatrial.analysis import stage_times as reading
+from seatrial.analysis.stage_times import Lifecycle
+from seatrial.analysis.studies import Study
+from seatrial.record.trial_record import TrialRecord
+from seatrial.report.page.html_page import page
+from seatrial.report.page.view import CHARTED, view_of
+from seatrial.report.study_report import write_report
+from seatrial.study.executors import InProcess, Pool, executor_for
 from tests.analysis.making import Job, Made, write_study
 from tests.sim.making import fakes, submit, to_the_end, trial
 
@@ -32,24 +37,37 @@ def test_a_report_reads_every_small_trial_once(tmp_path: Path, monkeypatch: pyte
         return before(one)
 
     monkeypatch.setattr(reading, "lifecycle", counted)
-    write_report(out)
+    write_report(Study.open(out))
     assert sorted(read) == sorted(set(read))
     assert len(read) == 5
 
 
+def test_of_a_long_sweep_the_page_charts_some_sets_of_params_and_says_where_the_rest_is(tmp_path: Path) -> None:
+    made = [Made([_odd(0)], number=number, params={"n": number}) for number in range(1, 251)]
+    made[122] = Made([Job({"submitted": 0, "created": 10}, [])], number=123, params={"n": 123}, outcome="timeout")
+    view = view_of(Study.open(write_study(tmp_path, made)))
+    charted = [int(dict(chosen)["n"]) for chosen in view.charted]
+    assert len(charted) == CHARTED
+    assert {1, 123, 250} <= set(charted), "the ends and the one that did not complete"
+    assert charted == sorted(charted)
+    assert max(b - a for a, b in itertools.pairwise(charted)) <= 4
+    assert view.left_out in html.unescape(page(view))
+    assert "100 of 250 sets of params" in view.left_out
+
+
 def test_a_row_does_not_depend_on_how_many_other_trials_there_are(tmp_path: Path) -> None:
     made = [Made([_odd(3_619_500 + 1_000 * number)], number=number, repeat=number) for number in range(1, 9)]
-    write_report(write_study(tmp_path / "all", made))
+    write_report(Study.open(write_study(tmp_path / "all", made)))
     rows = {name: (tmp_path / "all" / name).read_text().splitlines()[1:] for name in ("times.csv", "pods.csv")}
     for place, one in enumerate(made):
         alone = write_study(tmp_path / str(place), [one])
-        write_report(alone)
+        write_report(Study.open(alone))
         for name, lines in rows.items():
             assert (alone / name).read_text().splitlines()[1:] == [lines[place]]
 
 
 def test_many_tiny_trials_are_run_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.study.running.usable_cores", lambda: 2)
+    monkeypatch.setattr("seatrial.study.executors._usable_cores", lambda: 2)
     tiny = trial(*to_the_end(submit(1)), nodes=[fakes(1)])
-    assert _jobs([tiny] * 10) == 1, "workers would need longer to start"
-    assert _jobs([tiny] * 1000) == 2
+    assert executor_for([tiny] * 10) == InProcess(), "workers would need longer to start"
+    assert executor_for([tiny] * 1000) == Pool(2)

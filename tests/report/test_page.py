@@ -15,9 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seatrial.analysis.studies import Study
 from seatrial.record.requests import RequestLog
-from seatrial.report.page import Section, write_page
-from seatrial.report.page.markup import Cell, Head, chart, join, json_block, table, tag
+from seatrial.report.page import PageSection, write_page
+from seatrial.report.page.markup import Cell, Heading, chart, join, json_block, table, tag
 from seatrial.report.page.packing import pack
 from tests.analysis.making import MS, Job, Made, plain, write_study
 
@@ -44,7 +45,7 @@ class Seen(HTMLParser):
 
 
 def words(out: Path) -> str:
-    text = write_page(out).read_text(encoding="utf-8")
+    text = write_page(Study.open(out)).read_text(encoding="utf-8")
     return re.sub(r"\s+", " ", Seen(text.partition("<header")[2].partition("</header>")[0]).text)
 
 
@@ -60,7 +61,7 @@ def test_text_stays_text_wherever_it_is_put(text: str) -> None:
     assert seen.names == ["p", "b"]
     assert seen.text == text + text
     assert seen.attributes == [("title", text)]
-    cells = Seen(table([Head(text, about=text)], [[Cell(text, text)]], text))
+    cells = Seen(table([Heading(text, about=text)], [[Cell(text, text)]], text))
     assert set(cells.names) == {"div", "table", "caption", "thead", "tbody", "tr", "th", "button", "span"}
 
 
@@ -79,7 +80,7 @@ def test_data_for_scripts_cannot_end_its_element_and_comes_back_whole(data: Any)
 @pytest.mark.parametrize("bad", ["\x00", "\x1b[31m", "\ud800"])
 def test_what_no_page_can_show_is_replaced(bad: str, tmp_path: Path) -> None:
     out = write_study(tmp_path, [Made([plain(name=f"a{bad}b")], setup=f"x{bad}y")])
-    assert bad not in write_page(out).read_text(encoding="utf-8")
+    assert bad not in write_page(Study.open(out)).read_text(encoding="utf-8")
 
 
 @given(st.lists(st.integers(-(2**30), 2**30)), st.lists(st.integers(0, 2**31 - 1)))
@@ -217,7 +218,9 @@ def test_where_nothing_ran_the_page_says_so(tmp_path: Path) -> None:
 def test_sections_of_others_come_behind_the_summary_and_charts_without_data_are_not_there(tmp_path: Path) -> None:
     out = write_study(tmp_path, [Made([plain()])])
     body = join(tag("p", "<b>"), chart("lines", {"x": {"label": "x"}, "y": {"label": "y"}, "panels": []}, "A title"))
-    text = write_page(out, [Section("other", "Other", "From elsewhere", body)]).read_text(encoding="utf-8")
+    text = write_page(Study.open(out), [PageSection("other", "Other", "From elsewhere", body)]).read_text(
+        encoding="utf-8"
+    )
     sections = re.findall(r'<section id="(\w+)">', text)
     assert sections[:2] == ["summary", "other"]
     assert "&lt;b&gt;" in text
@@ -226,7 +229,7 @@ def test_sections_of_others_come_behind_the_summary_and_charts_without_data_are_
 
 
 def test_a_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    text = write_page(write_study(tmp_path, [Made([plain()])])).read_text(encoding="utf-8")
+    text = write_page(Study.open(write_study(tmp_path, [Made([plain()])]))).read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)=["'](?!#)|@import|url\((?!#)""", text.replace("url(#", ""))
     assert "unsafe-inline" not in text
     assert not list(tmp_path.glob("*.part"))

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.analysis.directory import read_study
+from seatrial.analysis.studies import Study
 from seatrial.model.errors import UsageProblem
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED
 from seatrial.report.drawing import marked
 from seatrial.report.pictures import write_pictures
 from seatrial.report.step_times import step_times
-from seatrial.report.writing import write_report
+from seatrial.report.study_report import write_report
 from tests.analysis.making import Job, Made, plain, write_many, write_study
 from tests.effort import spent
 
@@ -27,7 +27,7 @@ def two_set_ups(out: Path, name: str = "queue", **also: object) -> Path:
 
 
 def test_a_study_gets_its_tables_and_pictures(tmp_path: Path) -> None:
-    written = write_report(two_set_ups(tmp_path))
+    written = write_report(Study.open(two_set_ups(tmp_path)))
     assert [path.name for path in written] == [
         "times.csv", "pods.csv", "summary.csv", "general.png", "detailed.png", "report.html",
     ]  # fmt: skip
@@ -39,14 +39,14 @@ def test_a_study_gets_its_tables_and_pictures(tmp_path: Path) -> None:
     "kind", ["png", pytest.param("svg", marks=pytest.mark.slow), pytest.param("pdf", marks=pytest.mark.slow)]
 )
 def test_the_same_study_gives_the_same_pictures_to_the_byte(tmp_path: Path, kind: str) -> None:
-    first = [path.read_bytes() for path in write_pictures(two_set_ups(tmp_path / "a"), kind)]
-    again = [path.read_bytes() for path in write_pictures(two_set_ups(tmp_path / "b"), kind)]
+    first = [path.read_bytes() for path in write_pictures(Study.open(two_set_ups(tmp_path / "a")), kind)]
+    again = [path.read_bytes() for path in write_pictures(Study.open(two_set_ups(tmp_path / "b")), kind)]
     assert first == again
     assert len(first) == 2
 
 
 def test_general_measures_from_the_last_general_step_and_detailed_has_them_all(tmp_path: Path) -> None:
-    times = step_times(read_study(two_set_ups(tmp_path)))
+    times = step_times(Study.open(two_set_ups(tmp_path)))
     general = {step.stage: step for step in times["general"].steps}
     detailed = {step.stage: step for step in times["detailed"].steps}
     assert "queued" not in general
@@ -59,12 +59,12 @@ def test_general_measures_from_the_last_general_step_and_detailed_has_them_all(t
 
 def test_a_repeat_that_is_not_to_be_trusted_is_not_in_the_pictures(tmp_path: Path) -> None:
     late = {"validity": {"valid": False, "reasons": ["late"]}}
-    times = step_times(read_study(write_study(tmp_path, [Made([plain()]), Made([plain()], repeat=1, also=late)])))
+    times = step_times(Study.open(write_study(tmp_path, [Made([plain()]), Made([plain()], repeat=1, also=late)])))
     assert times["general"].left_out == 1
 
 
 def test_a_set_up_of_which_no_trial_is_to_be_trusted_stays_in_the_pictures_and_is_marked(tmp_path: Path) -> None:
-    study = read_study(two_set_ups(tmp_path, validity={"valid": False, "reasons": ["late"]}))
+    study = Study.open(two_set_ups(tmp_path, validity={"valid": False, "reasons": ["late"]}))
     assert step_times(study)["general"].setups == ["kwok", "queue"]
     assert study.doubtful == ["queue"]
     assert marked(["kwok", "queue"], study.doubtful) == ["kwok", "! queue"]
@@ -72,35 +72,37 @@ def test_a_set_up_of_which_no_trial_is_to_be_trusted_stays_in_the_pictures_and_i
 
 def test_total_time_is_drawn_over_the_one_number_that_varies(tmp_path: Path) -> None:
     over_jobs = [Made([plain()] * jobs, number=jobs, params={"jobs": jobs}) for jobs in (1, 10, 500)]
-    assert "totals.png" in [path.name for path in write_pictures(write_study(tmp_path / "a", over_jobs))]
+    assert "totals.png" in [path.name for path in write_pictures(Study.open(write_study(tmp_path / "a", over_jobs)))]
     over_words = [Made([plain()], number=n, params={"order": word}) for n, word in enumerate(("given", "shuffled"))]
-    assert "totals.png" not in [path.name for path in write_pictures(write_study(tmp_path / "b", over_words))]
+    assert "totals.png" not in [
+        path.name for path in write_pictures(Study.open(write_study(tmp_path / "b", over_words)))
+    ]
 
 
 def test_names_cannot_break_a_picture(tmp_path: Path) -> None:
     long = "$x^{2}$ <script> 世界 " + "n" * 250
     trials = [Made([plain()], setup=name, number=n) for n, name in enumerate((long, "_hidden"))]
-    assert len(write_pictures(write_study(tmp_path, trials))) == 2
+    assert len(write_pictures(Study.open(write_study(tmp_path, trials)))) == 2
 
 
 def test_workloads_that_never_got_anywhere_leave_their_steps_out(tmp_path: Path) -> None:
     stuck = Job({"submitted": 0, "created": 7, "failed": 9}, [], size=1)
     out = write_study(tmp_path, [Made([stuck], outcome="failed")])
-    steps = step_times(read_study(out))["detailed"].steps
+    steps = step_times(Study.open(out))["detailed"].steps
     assert [step.stage for step in steps] == ["created", "failed"]
     assert steps[1].since == ["the last stage reached"]
-    assert len(write_pictures(out)) == 2
+    assert len(write_pictures(Study.open(out))) == 2
 
 
 def test_a_study_in_which_nothing_ran_has_no_pictures_and_is_no_error(tmp_path: Path) -> None:
-    assert [path.name for path in write_report(write_study(tmp_path, [], planned=["001-x-r0"]))] == [
+    assert [path.name for path in write_report(Study.open(write_study(tmp_path, [], planned=["001-x-r0"])))] == [
         "times.csv", "pods.csv", "summary.csv", "report.html",
     ]  # fmt: skip
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem) as refused:
-        write_pictures(two_set_ups(tmp_path), "gif")
+        write_pictures(Study.open(two_set_ups(tmp_path)), "gif")
     assert "png, svg, pdf" in refused.value.remedy
 
 
@@ -114,5 +116,5 @@ def test_the_cost_of_a_hundred_thousand_workloads_is_in_proportion(tmp_path: Pat
         return out
 
     few, many = study(10_000), study(100_000)
-    cost = spent(lambda: write_pictures(few), rounds=2)
-    assert spent(lambda: write_pictures(many)) < 3 * cost  # 1.2 times: axes and letters are most of it
+    cost = spent(lambda: write_pictures(Study.open(few)), rounds=2)
+    assert spent(lambda: write_pictures(Study.open(many))) < 3 * cost  # 1.2 times: axes and letters are most of it

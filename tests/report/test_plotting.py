@@ -7,10 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from seatrial.analysis.directory import read_study, read_trial
-from seatrial.analysis.impossible import hidden_stages, impossible
-from seatrial.analysis.lifecycle import lifecycle
-from seatrial.report.plotting import Choice, by_reason, chooser, errors_of, plot
+from seatrial.analysis.impossible_times import hidden_stages, impossible
+from seatrial.analysis.stage_times import lifecycle
+from seatrial.analysis.studies import Study
+from seatrial.record.trial_record import TrialRecord
+from seatrial.report.plotting import Choice, by_reason, errors_of, plot, with_workloads
 from seatrial.report.step_times import step_times
 from tests.analysis.making import Job, Made, plain, write_study, write_trial
 
@@ -26,7 +27,7 @@ def _wrong(**pod: int) -> Job:
 
 
 def found(tmp_path: Path, *jobs: Job, **also: object) -> dict[str, str]:
-    table = impossible(lifecycle(read_trial(write_trial(tmp_path, Made(list(jobs), also=also)))))
+    table = impossible(lifecycle(TrialRecord.open(write_trial(tmp_path, Made(list(jobs), also=also)))))
     return dict(table.iter_rows())
 
 
@@ -46,7 +47,7 @@ def test_a_stage_that_nobody_saw_is_missing_only_if_a_later_one_was_reached(tmp_
         {"submitted": 0, "created": 10, "completed": 3000}, [{"pods_created": 20, "scheduled": 30, "finished": 9}]
     )
     failed = Job({"submitted": 0, "failed": 10})
-    trial = read_trial(write_trial(tmp_path, Made([under_way, hidden, failed])))
+    trial = TrialRecord.open(write_trial(tmp_path, Made([under_way, hidden, failed])))
     assert dict(impossible(lifecycle(trial)).iter_rows()) == {
         "short-1": "running is missing, though a later stage was reached"
     }
@@ -56,7 +57,7 @@ def test_a_stage_that_nobody_saw_is_missing_only_if_a_later_one_was_reached(tmp_
 def test_an_interactive_workload_has_completed_when_it_runs(tmp_path: Path) -> None:
     runs = Job({"submitted": 0, "created": 10}, [{"pods_created": 20, "scheduled": 30, "running": 1030}])
     phases = {"short": {"pods": [1], "requests": {}, "gang": False, "duration_ns": 0, "interactive": True}}
-    seen = lifecycle(read_trial(write_trial(tmp_path, Made([runs], also={"phases": phases}))))
+    seen = lifecycle(TrialRecord.open(write_trial(tmp_path, Made([runs], also={"phases": phases}))))
     assert seen.workloads["completed"].to_list() == seen.workloads["running"].to_list() == [1_030_000_000]
     assert impossible(seen).is_empty()
     assert hidden_stages(seen) == {}
@@ -76,9 +77,9 @@ def test_an_interactive_workload_has_completed_when_it_runs(tmp_path: Path) -> N
 )
 def test_what_is_asked_for_is_drawn(tmp_path: Path, choice: Choice, drawn: int) -> None:
     out = write_study(tmp_path / "out", [Made([plain(0), _wrong(running=10), *(plain(n) for n in range(8))])])
-    study = read_study(out)
+    study = Study.open(out)
     errors, notes = errors_of(study, choice)
-    assert step_times(study, chooser(choice, errors))["general"].workloads == drawn
+    assert step_times(with_workloads(study, choice, errors))["general"].workloads == drawn
     assert ("all are taken" in " ".join(notes)) == (choice.head > 10)
 
 

@@ -2,7 +2,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from seatrial.report.progress import Progress
+from seatrial.report.run_progress import Progress
 
 
 class Watch:
@@ -109,7 +109,20 @@ def test_what_a_trial_takes_and_what_is_left_follow_from_the_trials_that_ended()
         lines[-1]
         == "2 of 4 trials done after 75 s; 003-a-r2 5 of 10 completed at 1 h 07 m; 30 s a trial, about 45 s left"
     )
-    assert progress.standing == "2 of 4 trials ended after 75 s; 30 s a trial, about 45 s left"
+    assert progress.status == "2 of 4 trials ended after 75 s; 30 s a trial, about 45 s left"
+
+
+def test_time_left_shrinks_while_a_trial_that_only_sends_requests_runs() -> None:
+    progress, _, watch = log(2)
+    with progress:
+        progress.started("001-off-r1")
+        watch.now += 40.0
+        progress.ended("001-off-r1", "completed")
+        progress.started("002-on-r1")
+        watch.now += 20.0
+        assert progress.status.endswith("40 s a trial, about 20 s left")
+        watch.now += 16.0
+        assert progress.status.endswith("40 s a trial, about 4 s left")
 
 
 def test_before_anything_is_done_nothing_is_foretold() -> None:
@@ -119,4 +132,4 @@ def test_before_anything_is_done_nothing_is_foretold() -> None:
         watch.now = 3.0
         progress.update("001-a-r1", 100, 1, 100, 1.0)
     assert "left" not in file.getvalue()
-    assert progress.standing == "0 of 2 trials ended after 3 s"
+    assert progress.status == "0 of 2 trials ended after 3 s"

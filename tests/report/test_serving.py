@@ -13,7 +13,7 @@ import pytest
 
 from seatrial.model.errors import UsageProblem
 from seatrial.record.locks import hold
-from seatrial.report.serving import Server
+from seatrial.report.serving import StudyServer
 from tests.analysis.making import Made, plain, write_trial
 from tests.analysis.test_comparing import FAST, SLOW, study, trials
 
@@ -36,8 +36,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(root: Path) -> Iterator[Server]:
-    with Server(root) as server:
+def server(root: Path) -> Iterator[StudyServer]:
+    with StudyServer(root) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
@@ -46,7 +46,7 @@ def server(root: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def ask(server: Server) -> Ask:
+def ask(server: StudyServer) -> Ask:
     def ask(path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
         connection.request(method, path, headers=headers)
@@ -104,7 +104,7 @@ def test_nothing_outside_the_directory_is_shown(ask: Ask, path: str) -> None:
     assert "nobody" not in page
 
 
-def test_requests_in_the_name_of_another_host_are_refused(ask: Ask, server: Server) -> None:
+def test_requests_in_the_name_of_another_host_are_refused(ask: Ask, server: StudyServer) -> None:
     assert ask("/", Host="evil.example")[0] == 403
     assert ask("/", Host=f"evil.example:{server.server_address[1]}")[0] == 403
     assert ask("/", Host=f"localhost:{server.server_address[1]}")[0] == 200
@@ -153,8 +153,8 @@ def test_the_list_says_what_was_interrupted_and_what_is_damaged(ask: Ask, root: 
     assert "001-kwok-r1 is damaged: observed.parquet is missing" in page
 
 
-def test_a_directory_or_port_that_cannot_be_used_is_said(server: Server, root: Path) -> None:
+def test_a_directory_or_port_that_cannot_be_used_is_said(server: StudyServer, root: Path) -> None:
     with pytest.raises(UsageProblem, match="not a directory"):
-        Server(root / "nowhere")
+        StudyServer(root / "nowhere")
     with pytest.raises(UsageProblem, match="cannot be used"):
-        Server(root, server.server_address[1])
+        StudyServer(root, server.server_address[1])

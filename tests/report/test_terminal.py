@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 from io import StringIO
 from pathlib import Path
@@ -6,11 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seatrial.report.columns import decimals_for
+from seatrial.analysis.studies import Study
+from seatrial.report.page.html_page import page
 from seatrial.report.page.view import view_of
-from seatrial.report.page.writing import page
+from seatrial.report.study_report import write_report
 from seatrial.report.terminal import summary_table
-from seatrial.report.writing import write_report
+from seatrial.report.text_tables import decimals_for
 from tests.analysis.making import Job, Made, plain, write_study
 
 
@@ -36,7 +38,7 @@ def printed(out: Path, width: int = 80, terminal: bool = False, encoding: str = 
             return encoding
 
     file = File()
-    summary_table(out, Console(file=file, width=width, force_terminal=terminal, legacy_windows=False))
+    summary_table(Study.open(out), Console(file=file, width=width, force_terminal=terminal, legacy_windows=False))
     return file.getvalue()
 
 
@@ -232,7 +234,15 @@ def test_a_narrow_terminal_leaves_out_columns_and_not_the_use_of_gpus(tmp_path: 
 def test_times_over_an_hour_read_as_hours(tmp_path: Path) -> None:
     out = gpus(tmp_path / "long", hours=12)
     assert "12 h 03 m" in printed(out)
-    assert "12 h 03 m" in page(view_of(out))
-    write_report(out)
+    assert "12 h 03 m" in page(view_of(Study.open(out)))
+    write_report(Study.open(out))
     rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
     assert float(rows[0]["total_s"]) == pytest.approx(43382.03), "tables for programs stay in seconds"
+
+
+def test_an_answer_stands_above_the_table_unless_every_figure_of_it_is_a_column(tmp_path: Path) -> None:
+    out = write_study(tmp_path, [Made([plain()])])
+    document = json.loads((out / "study.json").read_text())
+    for answer, is_printed in ((["p99_s"], False), (["cpu_util"], True), (["max_s"], True)):
+        (out / "study.json").write_text(json.dumps({**document, "answer": answer}))
+        assert (answer[0] in printed(out)) is is_printed

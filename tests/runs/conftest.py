@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.programs.binaries import ensure_binaries
 from tests.conftest import COMMAND
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -72,7 +73,7 @@ def component_pid(name: str, within: float = 60.0) -> int:
     """The pid of a component of the trial that runs now."""
     until = time.monotonic() + within
     while time.monotonic() < until:
-        for cluster in kept.all_clusters():
+        for cluster in kept_clusters.all_clusters():
             if cluster.state.up and name in cluster.pids:
                 return cluster.pids[name]
         time.sleep(0.05)

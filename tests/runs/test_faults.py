@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from seatrial.clusters.local import kept
+from seatrial.clusters.access import kept_clusters
 from tests.runs.conftest import Start, component_pid, processes_of
 
 pytestmark = pytest.mark.local
@@ -54,7 +54,7 @@ def test_a_component_that_dies_again_and_again_is_given_up_and_that_is_the_clog(
     while process.poll() is None and not (jobs.is_file() and jobs.stat().st_size):
         time.sleep(0.05)
     while process.poll() is None:  # however often it comes back
-        for cluster in kept.all_clusters():
+        for cluster in kept_clusters.all_clusters():
             if pid := cluster.pids.get("kube-controller-manager"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

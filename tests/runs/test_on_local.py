@@ -68,41 +68,6 @@ def test_a_trial_on_local_says_how_far_its_times_can_be_trusted(ran: Path) -> No
     assert not [p for p in (ran / "local").rglob("*") if "key" in p.name or "kubeconfig" in p.name], "no secrets"
 
 
-def test_nodes_can_be_added_cordoned_and_removed_while_the_run_goes_on(seatrial: Seatrial, tmp_path: Path) -> None:
-    text = (
-        SCENARIO.split("steps:")[0]
-        + """steps:
-  - submit: {name: large, count: 2, duration: 1s, requests: {cpu: 12}}
-  - pause: 2s
-  - nodes: {add: {name: big, count: 1, capacity: {cpu: 32, memory: 64Gi}}}
-  - wait: {for: completed, timeout: 1m}
-  - nodes: {cordon: big}
-  - submit: {name: again, count: 1, duration: 1s, requests: {cpu: 12}}
-  - pause: 3s
-  - expect: ["completed == 2"]
-  - nodes: {uncordon: big}
-  - wait: {for: completed, timeout: 1m}
-  - submit: {name: long, count: 1, duration: 10m, requests: {cpu: 12}}
-  - wait: {for: running, timeout: 1m}
-  - delete: {of: [long]}
-  - wait: {for: completed, timeout: 1m}
-  - nodes: {unready: big}
-  - submit: {name: late, count: 1, duration: 1s, requests: {cpu: 12}}
-  - pause: 2s
-  - expect: ["completed == 3"]
-  - nodes: {ready: big}
-  - wait: {for: completed, timeout: 1m}
-  - nodes: {remove: big}
-expect: ["completed == 4", "deleted == 1"]
-"""
-    )
-    (tmp_path / "nodes.yaml").write_text(text)
-    done = seatrial("run", "nodes.yaml", "--on", "local", "-o", "out")
-    assert done.returncode == 0, done.stderr
-    pods = pl.read_csv(tmp_path / "out" / "pods.csv")
-    assert pods["node"].unique().to_list() == ["big-0"]
-
-
 def test_priorities_preempt_and_phases_side_by_side_keep_their_pace(seatrial: Seatrial, tmp_path: Path) -> None:
     """Both were wrong without a word: pods with a priority were refused, and the rare phase held back the frequent one."""
     text = (

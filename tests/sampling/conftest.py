@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import programs
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters import programs
+from seatrial.clusters.programs.binaries import ensure_binaries
 from tests.conftest import COMMAND
 
 CLUSTER = "sampled"

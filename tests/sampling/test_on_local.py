@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from seatrial.analysis.directory import read_trial
-from seatrial.analysis.lifecycle import lifecycle
-from seatrial.clusters.local import kept
+from seatrial.analysis.stage_times import lifecycle
+from seatrial.clusters.access import kept_clusters
 from seatrial.kube import ApiProblem, Client, access_from
 from seatrial.kube.resources import JOBS
 from seatrial.record import merging
+from seatrial.record.trial_record import TrialRecord
 from tests.conftest import Seatrial
 from tests.sampling.conftest import JOB, Start
 from tests.waiting import eventually
@@ -30,7 +30,7 @@ Times = dict[tuple[str, str], tuple[int, int]]  # pod or workload, stage → err
 
 def known(directory: Path) -> Times:
     """The best of all that is known, by names."""
-    trial = read_trial(directory)
+    trial = TrialRecord.open(directory)
     errors = trial.errors_ns or [0, 50_000_000, 10**9, 1000, 500_000_000, 100_000_000]
     part = merging.read(directory, trial.stages, errors)
     names = part.pods["name"].to_list()
@@ -63,7 +63,7 @@ def remove(out: Path, cluster: str, names: Sequence[str]) -> None:
     """Their Jobs, and with those their pods. An API server that has just come again answers 403 until it knows its roles."""
 
     async def main() -> None:
-        async with Client(access_from(kept.find(cluster).kubeconfig())) as client, asyncio.timeout(60):
+        async with Client(access_from(kept_clusters.find(cluster).kubeconfig())) as client, asyncio.timeout(60):
             left = list(names)
             while left:
                 try:
@@ -95,7 +95,7 @@ def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     so_far = len(lines(out))
     rest = start("submit", "-o", "out", "--resume")
     assert eventually(lambda: len(lines(out)) > so_far), "the submission does not go on"
-    os.kill(kept.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
+    os.kill(kept_clusters.find(cluster).pids["kube-apiserver"], signal.SIGKILL)
     _, words = rest.communicate(timeout=120)  # waits for the API server, which comes again
     assert rest.returncode == 0, words
     cut_short = [line["workload"] for line in lines(out)[-3:]]
@@ -111,7 +111,7 @@ def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     assert not validity["valid"], "and it hides how three ended"
     assert validity["gone"] == 3
     assert "3 workloads were gone" in shown
-    seen = lifecycle(read_trial(directory)).workloads
+    seen = lifecycle(TrialRecord.open(directory)).workloads
     assert set(seen.filter(pl.col("completed").is_null())["workload"]) == set(cut_short)
     assert not list(directory.glob("*.seg")), "sealed, since nobody writes any more"
     drawn = seatrial("plot", "-o", "out")
@@ -182,5 +182,5 @@ def test_a_run_that_was_killed_is_followed_to_its_end(
     no_worse(before, known(directory))
     trial = document(out)
     assert trial["outcome"] == "completed"
-    assert lifecycle(read_trial(directory)).reached("completed") == 12
+    assert lifecycle(TrialRecord.open(directory)).reached("completed") == 12
     assert seatrial("clean", "-o", "out").returncode == 0

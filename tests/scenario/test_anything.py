@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 
 from seatrial.model.errors import ScenarioProblem, SeatrialError
 from seatrial.model.units import format_duration, format_quantity, parse_duration, parse_quantity, parse_rate
+from seatrial.scenario.actions import ACTIONS
+from seatrial.scenario.actions.submit_workloads import SubmitFields
+from seatrial.scenario.actions.wait import WaitFields
 from seatrial.scenario.document import from_document, from_text
 from seatrial.scenario.expansion import expand
-from seatrial.scenario.reading import decode
-from seatrial.scenario.schema import ACTIONS, ScenarioPart, SubmitPart, WaitPart
+from seatrial.scenario.schema import ScenarioFields
+from seatrial.scenario.yaml_reader import decode
 from tests.scenario.support import SMALL, STACKS
 
 KEYS = sorted(
-    {*ScenarioPart.model_fields, *SubmitPart.model_fields, *WaitPart.model_fields, *ACTIONS, "for", "add", "x"}
+    {*ScenarioFields.model_fields, *SubmitFields.model_fields, *WaitFields.model_fields, *ACTIONS, "for", "add", "x"}
 )
 WORDS = [
     "default",
@@ -62,12 +65,12 @@ def test_any_document_is_a_scenario_or_our_problem(document: dict[str, Any]) -> 
     attempt(document)
 
 
-@given(st.sampled_from([*ScenarioPart.model_fields]), values)
+@given(st.sampled_from([*ScenarioFields.model_fields]), values)
 def test_a_sound_scenario_with_one_odd_field_is_a_scenario_or_our_problem(field: str, value: Any) -> None:
     attempt({**from_text(SMALL, "s.yaml").document, field: value})
 
 
-@given(st.dictionaries(st.sampled_from([*SubmitPart.model_fields]), values, max_size=5))
+@given(st.dictionaries(st.sampled_from([*SubmitFields.model_fields]), values, max_size=5))
 def test_a_sound_scenario_with_an_odd_submit_is_a_scenario_or_our_problem(fields: dict[str, Any]) -> None:
     sound = {"count": 1, "duration": "1s"}
     attempt({**from_text(SMALL, "s.yaml").document, "steps": [{"submit": {**sound, **fields}}]})

@@ -9,11 +9,14 @@ import pytest
 from seatrial.model.errors import UsageProblem
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import DURATION_ANNOTATION, WORKLOAD_LABEL
-from seatrial.model.load import load_of
-from seatrial.model.plan import Check, Submit, Wait, Workload
+from seatrial.model.plan import Workload
 from seatrial.model.randomness import stream_seed
-from seatrial.scenario import findings_of, parse_sets
-from seatrial.stacks.jobs import job, manifests
+from seatrial.scenario.actions.expect import Expect
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.scenario.findings import findings_of
+from seatrial.scenario.params import parse_sets
+from seatrial.stacks.job_objects import job, manifests
 from tests.scenario.support import NODES, SMALL, mistakes, trials, with_steps, with_submit
 
 MIX = 'submit: {name: mix, sizes: [2, 3], each: "${iters * batches}", order: shuffled, duration: 1s, gang: true}'
@@ -34,7 +37,7 @@ steps:
 
 def submits(text: str, **options: object) -> dict[str, Submit]:
     """Set-up → its first submit."""
-    return {trial.setup.name: trial.submits()[0] for trial in trials(text, **options)}
+    return {trial.setup.name: trial.phases(Submit)[0] for trial in trials(text, **options)}
 
 
 def test_a_setup_may_have_params_of_its_own() -> None:
@@ -66,7 +69,7 @@ def test_stack_means_the_stack_as_it_comes_and_every_setup_that_asks_something_e
 def test_all_setups_see_the_same_load_whatever_params_are_their_own() -> None:
     seeds = {stream_seed(trial.seed, trial.drawn_from, trial.repeat, "mix") for trial in trials(ASKING)}
     assert len(seeds) == 1
-    loads = [load_of(trial.submits()[1], seeds.copy().pop()) for trial in trials(ASKING)]
+    loads = [trial.phases(Submit)[1].load(seeds.copy().pop()) for trial in trials(ASKING)]
     sizes = [[load.item(index).pods for index in range(load.count)] for load in loads]
     assert sizes == [sizes[0]] * 4
     assert sorted(sizes[0]) == [2] * 4 + [3] * 4
@@ -88,10 +91,10 @@ def test_a_set_that_every_setup_overrules_is_refused() -> None:
 
 def test_params_are_calculated_with() -> None:
     text = SMALL.replace("count: 3", 'count: "${2 * (jobs + 1) - 6 / 3}"') + "params: {jobs: [1, 4]}\n"
-    counts = [trial.submits()[0].count for trial in trials(text)]
+    counts = [trial.phases(Submit)[0].count for trial in trials(text)]
     assert counts == [2, 8]
     named = SMALL.replace("name: short", 'name: "short-${jobs * 2}"') + "params: {jobs: 3}\n"
-    assert trials(named)[0].submits()[0].name == "short-6"
+    assert trials(named)[0].phases(Submit)[0].name == "short-6"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_several_params_may_be_set_in_one_word() -> None:
 
 WRONG_SETUPS = {
     "param": ("{stack: mcad, params: {askss: 0}}", "s.yaml:5:29: unknown param 'askss' (did you mean 'asks'?)"),
-    "list": ("{stack: mcad, params: {asks: [0, 1]}}", "s.yaml:5:35: a list may not stand here (write one number"),
+    "list": ("{stack: mcad, params: {asks: [0, 1]}}", "s.yaml:5:35: a list is not allowed here (write one number"),
     "what it does": ("{stack: mcad, params: {asks: none}}", "s.yaml:7:39: 'none' is not a whole number (write one like 10)"),
 }  # fmt: skip
 
@@ -143,7 +146,7 @@ def test_a_wait_may_go_on() -> None:
 
 def test_a_step_expects_only_what_is_known_by_then() -> None:
     [trial] = trials(with_steps("  - expect: [completed == 0, 'setup == \"default\" and pending == 0']"))
-    assert isinstance(trial.steps[0][0], Check)
+    assert isinstance(trial.steps[0][0], Expect)
     assert mistakes(with_steps("  - expect: total_s < 5 and failed == 0")) == [
         "s.yaml:5:13: 'total_s' is known only at the end of a trial (write it under the scenario's own `expect:`)"
     ]
@@ -171,8 +174,8 @@ OVERLAY = (
 
 
 def workload(fields: str = OVERLAY) -> Workload:
-    [submit] = trials(with_submit(f"name: a, count: 1, duration: 2s, requests: {{cpu: 1}}, {fields}"))[0].submits()
-    return load_of(submit, 1).item(0)
+    [submit] = trials(with_submit(f"name: a, count: 1, duration: 2s, requests: {{cpu: 1}}, {fields}"))[0].phases(Submit)
+    return submit.load(1).item(0)
 
 
 def test_an_overlay_is_merged_into_the_job_and_replaces_lists() -> None:
@@ -203,7 +206,7 @@ def test_without_an_overlay_a_job_is_as_it_was() -> None:
 
 def test_params_stand_in_overlays() -> None:
     text = with_submit('count: 1, duration: 1s, overlay: {spec: {backoffLimit: "${n}"}}') + "params: {n: 7}\n"
-    assert trials(text)[0].submits()[0].overlay == {"spec": {"backoffLimit": 7}}
+    assert trials(text)[0].phases(Submit)[0].overlay == {"spec": {"backoffLimit": 7}}
 
 
 def test_the_simulator_says_that_it_does_not_know_overlays() -> None:
@@ -214,14 +217,14 @@ def test_the_simulator_says_that_it_does_not_know_overlays() -> None:
 
 
 WRONG_OVERLAYS = {
-    "a word": ("high", "s.yaml:5:47: 'high' is no part of a Job's manifest (write it like {spec:"),
-    "a list": ("[a]", "s.yaml:5:47: a list is no part of a Job's manifest"),
-    "a pod's field": ("{priorityClassName: high}", "s.yaml:5:67: nothing can be laid over 'priorityClassName' of a Job (it takes"),
-    "spec of text": ("{spec: x}", "s.yaml:5:54: 'x' where a mapping belongs (write it like"),
-    "name": ("{metadata: {name: x}}", "s.yaml:5:65: 'metadata.name' of a Job is not the overlay's (name the submit"),
-    "pods": ("{spec: {completions: 3}}", "s.yaml:5:68: 'spec.completions' of a Job is not the overlay's (write `pods`"),
-    "label": ("{metadata: {labels: {seatrial.dev/workload: x}}}", "s.yaml:5:91: 'seatrial.dev/workload' is a mark"),
-    "annotation": ("{spec: {template: {metadata: {annotations: {seatrial.dev/x: y}}}}}", "s.yaml:5:107: 'seatrial.dev/x' is a"),
+    "a word": ("high", "s.yaml:5:47: 'high' is not part of a Job's manifest (write it like {spec:"),
+    "a list": ("[a]", "s.yaml:5:47: a list is not part of a Job's manifest"),
+    "a pod's field": ("{priorityClassName: high}", "s.yaml:5:67: 'priorityClassName' of a Job cannot be overlaid (an"),
+    "spec of text": ("{spec: x}", "s.yaml:5:54: 'x' instead of a mapping (write it like"),
+    "name": ("{metadata: {name: x}}", "s.yaml:5:65: 'metadata.name' of a Job cannot be overlaid (name the submit"),
+    "pods": ("{spec: {completions: 3}}", "s.yaml:5:68: 'spec.completions' of a Job cannot be overlaid (write `pods`"),
+    "label": ("{metadata: {labels: {seatrial.dev/workload: x}}}", "s.yaml:5:91: 'seatrial.dev/workload' is reserved"),
+    "annotation": ("{spec: {template: {metadata: {annotations: {seatrial.dev/x: y}}}}}", "s.yaml:5:107: 'seatrial.dev/x' is res"),
     "nothing": ("{spec: {suspend: }}", "s.yaml:5:64: 'suspend' has no value"),
 }  # fmt: skip
 

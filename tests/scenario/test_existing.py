@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from seatrial.model.errors import SetupProblem
-from seatrial.scenario import check_never_fits
 from seatrial.scenario.document import from_text
 from seatrial.scenario.expansion import expand
-from seatrial.study.running import check
+from seatrial.scenario.findings import check_never_fits
+from seatrial.study.eligibility import check
 from tests.scenario.support import NODES, STACKS, STEPS, mistakes, trials
 
 ALONE = f"name: a\nnodes: {{existing: 'pool=batch,!spot'}}\nstacks: [default]\n{STEPS}"
@@ -60,7 +60,7 @@ WRONG = {
     "cordoned": (
         "nodes: {existing: a}",
         "steps: [{submit: {count: 1, duration: 1s}}, {nodes: {add: {name: b, count: 1, capacity: {cpu: 1, memory: 1}}}}]",
-        "s.yaml:4:59: set-up 'default' stands on existing nodes, and its pods go nowhere else (remove the step",
+        "s.yaml:4:59: set-up 'default' uses existing nodes, and its pods run nowhere else (remove the step",
     ),
 }
 

@@ -11,24 +11,18 @@ import pytest
 
 from seatrial import stacks
 from seatrial.model.errors import ScenarioProblem, UsageProblem
-from seatrial.model.plan import (
-    Check,
-    Delete,
-    Nodes,
-    Pace,
-    Pause,
-    Span,
-    Submit,
-    Taint,
-    Toleration,
-    Trial,
-    Wait,
-    to_json,
-)
+from seatrial.model.plan import Pace, Span, Taint, Toleration, Trial, to_json
 from seatrial.model.units import HOUR, MINUTE, SECOND
-from seatrial.scenario import check_never_fits, find, from_document, override, parse_sets, read, shipped
-from seatrial.scenario.document import from_text
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.expect import Expect
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.scenario.document import find, from_document, from_text, override, read, shipped
 from seatrial.scenario.expansion import expand
+from seatrial.scenario.findings import check_never_fits
+from seatrial.scenario.params import parse_sets
 from tests.scenario.support import SMALL, STACKS, STEPS, trials, with_steps, with_submit
 
 FAKE = "{name: fake, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['fake=yes:NoSchedule']}"
@@ -53,7 +47,7 @@ repeat: 2
 
 def submit(fields: str) -> Submit:
     [trial] = trials(with_submit(fields))
-    [found] = trial.submits()
+    [found] = trial.phases(Submit)
     return found
 
 
@@ -83,7 +77,7 @@ def test_a_trial_name_is_a_directory_name_whatever_the_params() -> None:
 
 def test_a_param_keeps_its_type_alone_and_is_text_inside_text() -> None:
     text = with_submit('name: "job-${n}", count: "${n}", duration: "${n}s", gang: "${g}"') + "params: {n: 3, g: true}\n"
-    [found] = trials(text)[0].submits()
+    [found] = trials(text)[0].phases(Submit)
     assert (found.name, found.count, found.duration, found.gang) == ("job-3", 3, 3 * SECOND, True)
 
 
@@ -220,7 +214,7 @@ def test_pods_tolerate_the_taints_of_all_nodes_also_of_later_ones() -> None:
     later = "{name: later, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['late:NoExecute']}"
     steps = f"steps: [{{submit: {{count: 1, duration: 1s}}}}, {{nodes: {{add: {later}}}}}]\n"
     [trial] = trials(f"name: a\nnodes: [{FAKE}]\nstacks: [default]\n{steps}")
-    assert trial.submits()[0].shape.tolerations == (
+    assert trial.phases(Submit)[0].shape.tolerations == (
         Toleration("fake", "Equal", "yes", "NoSchedule"), Toleration("late", "Equal", "", "NoExecute"),
     )  # fmt: skip
     assert check_never_fits(trial) == []
@@ -231,7 +225,7 @@ def test_no_tolerations_means_none() -> None:
         f"name: a\nnodes: [{FAKE}]\nstacks: [default]\nsteps: [submit: {{count: 1, duration: 1s, tolerations: []}}]\n"
     )
     [trial] = trials(text)
-    assert trial.submits()[0].shape.tolerations == ()
+    assert trial.phases(Submit)[0].shape.tolerations == ()
     assert check_never_fits(trial) == [
         "submit-1: a pod that asks for nothing fits no node "
         '(fake: has a taint that the pod does not tolerate (add "fake=yes:NoSchedule" to its tolerations))'
@@ -268,12 +262,13 @@ def test_every_phase_and_its_name() -> None:
     assert beside == Wait("wait-3", "running", ("long",), 2, 90 * SECOND)
     *others, check, checks, last = [phase for (phase,) in rest]
     assert others == [
-        Pause("pause-4", 10 * SECOND), Pause("nap", MINUTE), Nodes("nodes-6", "cordon", "fake", 1),
-        Nodes("nodes-7", "uncordon", "fake"), Nodes("gone", "remove", "fake"), Delete("delete-9", ("long", "submit-1")),
+        Pause("pause-4", 10 * SECOND), Pause("nap", MINUTE), NodeChange("nodes-6", "cordon", "fake", 1),
+        NodeChange("nodes-7", "uncordon", "fake"), NodeChange("gone", "remove", "fake"),
+        DeleteWorkloads("delete-9", ("long", "submit-1")),
     ]  # fmt: skip
     assert last == Wait("wait-12", "deleted", (), None, HOUR)
-    assert isinstance(check, Check)
-    assert isinstance(checks, Check)
+    assert isinstance(check, Expect)
+    assert isinstance(checks, Expect)
     assert [(one.text, one.place) for one in (*check.expect, *checks.expect)] == [
         ("failed == 0", "s.yaml:14:13"), ("deleted >= 3", "s.yaml:15:14"), ("pending == 0", "s.yaml:15:28"),
     ]  # fmt: skip
@@ -298,7 +293,7 @@ def test_repeat_and_seed_may_be_params() -> None:
 
 def test_one_shape_is_shared_by_all_pods_of_a_submit() -> None:
     first, second = trials(SMALL + "repeat: 2\n")
-    assert first.submits()[0].shape is second.submits()[0].shape
+    assert first.phases(Submit)[0].shape is second.phases(Submit)[0].shape
 
 
 def test_a_document_gives_the_same_trials_as_its_file() -> None:
@@ -350,7 +345,7 @@ def test_many_small_jobs_is_the_experiment() -> None:
     assert len(found) == 6 * 3 * 3
     assert [trial.setup.name for trial in found[:3]] == ["kind", "kwok", "kwok+mcad"]
     assert found[2].setup.settings["mcad"]["version"] == "1.32"
-    assert found[0].submits()[0].shape.requests == {"cpu": 5, "memory": 50_000_000}
+    assert found[0].phases(Submit)[0].shape.requests == {"cpu": 5, "memory": 50_000_000}
     assert all(before.number + 1 == after.number for before, after in pairwise(found))
     assert [check_never_fits(trial) for trial in found] == [[]] * len(found)
 

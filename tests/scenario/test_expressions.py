@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.scenario.expressions import FIGURES, Expression, ExpressionProblem
+from seatrial.model.figures import NAMED
+from seatrial.scenario.expression_grammar import ExpressionProblem
+from seatrial.scenario.expressions import Expression
 
 DONE = {
     "completed": 100,
@@ -87,10 +89,10 @@ WRONG = {
 @pytest.mark.parametrize(("text", "wrong"), WRONG.items())
 def test_a_wrong_expression_says_where_and_what_to_write(text: str, wrong: tuple[str, str, int] | None) -> None:
     if wrong is None:
-        Expression.parse(text, FIGURES)
+        Expression.parse(text, NAMED)
         return
     with pytest.raises(ExpressionProblem) as caught:
-        Expression.parse(text, FIGURES)
+        Expression.parse(text, NAMED)
     message, remedy, column = wrong
     assert message in caught.value.message
     assert remedy in caught.value.remedy
@@ -146,7 +148,7 @@ def test_any_text_is_an_expression_or_a_problem_and_evaluates_or_is_one(text: st
 
 
 def test_figures_of_set_ups_and_of_a_baseline_are_names_of_their_own() -> None:
-    found = Expression.parse("p99_s(kwok+mcad) <= 1.2 * baseline and p50_s('10s') < p50_s", FIGURES)
+    found = Expression.parse("p99_s(kwok+mcad) <= 1.2 * baseline and p50_s('10s') < p50_s", NAMED)
     assert {(r.figure, r.setup, r.baseline) for r in found.references.values()} == {
         ("p99_s", "kwok+mcad", False), ("p99_s", "kwok+mcad", True), ("p50_s", "10s", False),
     }  # fmt: skip
@@ -154,5 +156,5 @@ def test_figures_of_set_ups_and_of_a_baseline_are_names_of_their_own() -> None:
     assert found.evaluate(values)
     assert found.explain(values).startswith("p99_s(kwok+mcad) is 12, p99_s(kwok+mcad) of the baseline is 11")
     with pytest.raises(ExpressionProblem, match="unknown set-up 'kueu'") as caught:
-        Expression.parse("p99_s(kueu) < 3", FIGURES, {"setup": ["default", "kueue"]})
+        Expression.parse("p99_s(kueu) < 3", NAMED, {"setup": ["default", "kueue"]})
     assert (caught.value.remedy, caught.value.column) == ("did you mean 'kueue'?", 7)

@@ -14,8 +14,8 @@ from tests.scenario.support import NODES, SMALL, STEPS, mistakes, trials, with_s
 TOP = {
     "unknown key": (SMALL + "repaet: 3\n", "s.yaml:5:1: unknown key 'repaet' (did you mean 'repeat'?)"),
     "key far from all": (SMALL + "zzz: 3\n", "s.yaml:5:1: unknown key 'zzz' (known: name, about, params, nodes,"),
-    "key twice": (SMALL + "name: b\n", "s.yaml:5:1: 'name' stands twice (the first is in line 1; remove one)"),
-    "merge key": (SMALL + "<<: {a: b}\n", "s.yaml:5:1: merge keys (<<) are not read (write the fields out)"),
+    "key twice": (SMALL + "name: b\n", "s.yaml:5:1: 'name' is a duplicate key (the first is in line 1; remove one)"),
+    "merge key": (SMALL + "<<: {a: b}\n", "s.yaml:5:1: merge keys (<<) are not supported (write the fields out)"),
     "no value": (SMALL + "about:\n", "s.yaml:5:7: 'about' has no value (write a value, or remove it)"),
     "no name": (SMALL[12:], "s.yaml:1:1: the scenario has no 'name' (add `name:` (name of the scenario))"),
     "no nodes": ("name: a\nstacks: [default]\n" + STEPS, "s.yaml:1:1: the scenario has no 'nodes' (add `nodes:` (groups of"),
@@ -27,12 +27,12 @@ TOP = {
     "repeat of text": (SMALL + "repeat: often\n", "s.yaml:5:9: 'often' is not a whole number (write one like 10)"),
     "repeat of true": (SMALL + "repeat: true\n", "s.yaml:5:9: 'true' is not a whole number (write one like 10)"),
     "negative seed": (SMALL + "seed: -1\n", "s.yaml:5:7: -1 is less than 0 (write 0 or more)"),
-    "steps as mapping": (f"name: a\n{NODES}stacks: [default]\nsteps: {{a: b}}\n", "s.yaml:4:8: a mapping where a list belongs (write it as [a, b]"),
+    "steps as mapping": (f"name: a\n{NODES}stacks: [default]\nsteps: {{a: b}}\n", "s.yaml:4:8: a mapping instead of a list (write it as [a, b]"),
     "steps empty": (f"name: a\n{NODES}stacks: [default]\nsteps: []\n", "s.yaml:4:8: 'steps' is empty (write at least one"),
-    "client as text": (SMALL + "client: fast\n", "s.yaml:5:9: 'fast' where a mapping belongs (write it as {key: value}"),
+    "client as text": (SMALL + "client: fast\n", "s.yaml:5:9: 'fast' instead of a mapping (write it as {key: value}"),
     "client rate": (SMALL + "client: {rate: 10}\n", "s.yaml:5:16: '10' is not a rate (write it like 10/s, 0.5/s or 30/m)"),
     "stack": (SMALL.replace("[default]", "[defualt]"), "s.yaml:3:10: unknown stack 'defualt' (did you mean 'default'?)"),
-    "stack twice": (SMALL.replace("[default]", "[mcad, mcad]"), "s.yaml:3:1: 'mcad' stands twice (list each stack once)"),
+    "stack twice": (SMALL.replace("[default]", "[mcad, mcad]"), "s.yaml:3:1: 'mcad' is listed twice (list each stack once)"),
     "stacks and setups": (SMALL + "setups: {a: {stack: mcad}}\n", "s.yaml:3:1: 'stacks' and 'setups' contradict each other (write"),
     "expectation": (SMALL + "expect: [p99 < 3]\n", "s.yaml:5:10: unknown name 'p99' (did you mean 'p99_s'?)"),
     "expectation without quotes": (SMALL + "expect: outcome == clogged\n", "s.yaml:5:9: unknown name 'clogged' at its column 12 (text stands in quotes: \"clogged\")"),
@@ -44,7 +44,7 @@ TOP = {
     "answer that is a text": (SMALL + "answer: outcome\n", "s.yaml:5:9: 'outcome' is a text (write a figure that is a number)"),
     "expectation of no phase": (with_submit("name: prod, count: 1, duration: 1s") + "expect: ['p99_s(default, phase=prd) < 3']\n", "s.yaml:6:10: unknown name 'p99_s(default, phase=prd)' (did you mean 'p99_s(phase=prod)'?)"),
     "expectation of a figure that phases lack": (SMALL + "expect: cpu_util(phase=x) < 3\n", "s.yaml:5:9: 'cpu_util' is not known of single phases (these are: workloads, pods,"),
-    "expectation of a queue": (SMALL + "expect: p99_s(queue=x) < 3\n", "s.yaml:5:9: 'queue' is nothing that a figure can be asked of (write p99_s(phase=NAME))"),
+    "expectation of a queue": (SMALL + "expect: p99_s(queue=x) < 3\n", "s.yaml:5:9: figures cannot be asked by 'queue' (write p99_s(phase=NAME))"),
     "too many pods": (with_submit("count: 100000, pods: 100000, duration: 1s"), "s.yaml:5:13: 10,000,000,000 pods are more than a trial can hold"),
 }  # fmt: skip
 
@@ -52,9 +52,9 @@ PARAMS = {
     "unknown param": ('{jobs: 1}', '"${jbos}"', "s.yaml:6:21: no param 'jbos' (did you mean 'jobs'?)"),
     "unknown param inside text": ('{jobs: 1}', '"1${jbos}"', "s.yaml:6:21: no param 'jbos' (did you mean 'jobs'?)"),
     "one of its values": ('{jobs: [1, -5]}', '"${jobs}"', "s.yaml:6:21: -5 is less than 1 (write 1 or more)"),
-    "a list in a list": ('{jobs: [[1]]}', '"${jobs}"', "s.yaml:2:17: a list may not stand here (write one number"),
+    "a list in a list": ('{jobs: [[1]]}', '"${jobs}"', "s.yaml:2:17: a list is not allowed here (write one number"),
     "no values": ('{jobs: []}', '"${jobs}"', "s.yaml:2:16: 'jobs' is empty (write at least one, or remove it)"),
-    "a value twice": ('{jobs: [1, 2, 1]}', '"${jobs}"', "s.yaml:2:23: '1' stands twice in 'jobs' (remove one)"),
+    "a value twice": ('{jobs: [1, 2, 1]}', '"${jobs}"', "s.yaml:2:23: '1' is listed twice in 'jobs' (remove one)"),
     "a name that is taken": ('{total_s: 1}', '3', "s.yaml:2:10: 'total_s' is a column of summary.csv (choose another name)"),
     "a name nothing can refer to": ('{a-b: 1}', '3', "s.yaml:2:10: 'a-b' cannot be a name here (use letters, digits and _"),
 }  # fmt: skip
@@ -72,7 +72,7 @@ GROUPS = {
     "effect": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['x:NoShedule']}", "s.yaml:2:71: unknown effect 'NoShedule' (did you mean 'NoSchedule'?)"),
     "label": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {v: 1.10}}", "s.yaml:2:74: '1.1' is not a label's text (put it in quotes)"),
     "span": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, pods: {start: 3s..1s}}", "s.yaml:2:76: '3s..1s' ends before it begins (write 1s..3s)"),
-    "kubelet with delays": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, pods: {start: 3s}}", "s.yaml:2:77: a kubelet takes the time it takes (remove `pods`"),
+    "kubelet with delays": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, pods: {start: 3s}}", "s.yaml:2:77: 'pods' sets the delays of fake nodes; a kubelet has its own (remove `pods`"),
     "kubelet of text": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: yes}", "s.yaml:2:71: 'yes' is neither true nor false (write true or false)"),
     "two of a name": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}}, {name: a, count: 1, capacity: {cpu: 1, memory: 1}}", "s.yaml:2:70: two node groups are called 'a' (give each a name of its own)"),
 }  # fmt: skip
@@ -91,8 +91,8 @@ SETUPS = {
     "text without quotes": ("{stack: mcad, nodes: one, settings: {mcad: {version: 1.32}}}", "s.yaml:6:59: '1.32' is not text (put it in quotes)"),
     "flag": ("{stack: mcad, nodes: one, settings: {mcad: {preempt: 1}}}", "s.yaml:6:59: '1' is neither true nor false (write true or false)"),
     "duration": ("{stack: kueue, nodes: one, settings: {kueue: {backoff: 10}}}", "s.yaml:6:61: '10' is not a duration (write it like 10s"),
-    "qps": ("{stack: mcad, nodes: one, settings: {qps: many}}", "s.yaml:6:48: 'many' is no choice of qps (write as shipped, unlimited or {equal: 500})"),
-    "equal qps of zero": ("{stack: mcad, nodes: one, settings: {qps: {equal: 0}}}", "s.yaml:6:48: a mapping is no choice of qps (write as shipped"),
+    "qps": ("{stack: mcad, nodes: one, settings: {qps: many}}", "s.yaml:6:48: 'many' is not a choice of qps (write as shipped, unlimited or {equal: 500})"),
+    "equal qps of zero": ("{stack: mcad, nodes: one, settings: {qps: {equal: 0}}}", "s.yaml:6:48: a mapping is not a choice of qps (write as shipped"),
 }  # fmt: skip
 
 SUBMITS = {
@@ -105,18 +105,18 @@ SUBMITS = {
     "sexagesimal duration": ("count: 1, duration: 1:30", "s.yaml:5:34: '1:30' is not a duration (write it like 10s"),
     "absurd duration": ("count: 1, duration: 99999999d", "s.yaml:5:34: '99999999d' is longer than ten years"),
     "negative request": ("count: 1, duration: 1s, requests: {cpu: -1}", "s.yaml:5:54: '-1' is not a quantity (write it like 500m"),
-    "request of a list": ("count: 1, duration: 1s, requests: {cpu: []}", "s.yaml:5:54: a list may not stand here (write it like 500m"),
+    "request of a list": ("count: 1, duration: 1s, requests: {cpu: []}", "s.yaml:5:54: a list is not allowed here (write it like 500m"),
     "requests of text": ("count: 1, duration: 1s, requests: cpu", "s.yaml:5:48: amounts are a mapping (write it like {cpu: 500m"),
     "pods of zero": ("count: 1, duration: 1s, pods: 0", "s.yaml:5:44: 0 is less than 1 (write 1 or more)"),
     "pods and sizes": ("count: 1, duration: 1s, pods: 2, sizes: [1]", "s.yaml:5:38: 'pods' and 'sizes' contradict each other (remove one of them)"),
     "count and each": ("count: 1, duration: 1s, each: 2, sizes: [1]", "s.yaml:5:38: 'each' and 'count' contradict each other (remove one"),
-    "each without sizes": ("count: 1, duration: 1s, each: 2", "s.yaml:5:38: 'each' goes with 'sizes' (remove it, or list sizes"),
-    "order without sizes": ("count: 1, duration: 1s, order: given", "s.yaml:5:38: 'order' goes with 'sizes' (remove it, or list sizes"),
+    "each without sizes": ("count: 1, duration: 1s, each: 2", "s.yaml:5:38: 'each' goes with 'sizes' (add 'sizes' or remove 'each'"),
+    "order without sizes": ("count: 1, duration: 1s, order: given", "s.yaml:5:38: 'order' goes with 'sizes' (add 'sizes' or remove 'order'"),
     "no sizes": ("count: 1, duration: 1s, sizes: []", "s.yaml:5:45: 'sizes' is empty (write at least one"),
     "order": ("duration: 1s, sizes: [1], order: shufled", "s.yaml:5:47: unknown order 'shufled' (did you mean 'shuffled'?)"),
     "rate": ("count: 1, duration: 1s, rate: 10", "s.yaml:5:44: '10' is not a rate (write it like 10/s"),
     "rate of zero": ("count: 1, duration: 1s, rate: 0/s", "s.yaml:5:44: '0/s' is not a rate (write it like 10/s"),
-    "two paces": ("count: 1, duration: 1s, rate: 1/s, parallel: 2", "s.yaml:5:49: 'parallel' and 'rate' contradict each other (choose one pace)"),
+    "two paces": ("count: 1, duration: 1s, rate: 1/s, parallel: 2", "s.yaml:5:49: 'parallel' and 'rate' contradict each other (remove one of them)"),
     "arrival alone": ("count: 1, duration: 1s, arrival: poisson", "s.yaml:5:38: 'arrival' goes with 'rate' (add 'rate' or remove 'arrival')"),
     "every alone": ("count: 1, duration: 1s, every: 5s", "s.yaml:5:38: 'every' goes with 'burst' (add 'burst'"),
     "delay alone": ("count: 1, duration: 1s, delay: 5s", "s.yaml:5:38: 'delay' goes with 'parallel' (add 'parallel'"),
@@ -126,7 +126,7 @@ SUBMITS = {
     "toleration": ("count: 1, duration: 1s, tolerations: ['a:']", "s.yaml:5:52: 'a:' is not a toleration (write it like key=value"),
     "priority": ("count: 1, duration: 1s, priority: 9999999999", "s.yaml:5:48: 9999999999 is more than 1000000000 (write"),
     "gang": ("count: 1, duration: 1s, gang: yes", "s.yaml:5:44: 'yes' is neither true nor false (write true or false)"),
-    "affinity": ("count: 1, duration: 1s, affinity: {zone: a}", "s.yaml:5:55: 'a' where a list belongs (write it as [a, b]"),
+    "affinity": ("count: 1, duration: 1s, affinity: {zone: a}", "s.yaml:5:55: 'a' instead of a list (write it as [a, b]"),
 }  # fmt: skip
 
 PHASES = {
@@ -134,7 +134,7 @@ PHASES = {
     "two actions": ("  - pause: 1s\n    expect: failed == 0", "s.yaml:6:5: 'expect' and 'pause' in one phase (begin a new step: put `- ` before it)"),
     "no action": ("  - {}", "s.yaml:5:5: a phase without an action (write one of submit, wait"),
     "an empty step": ("  - []", "s.yaml:5:5: item 1 of 'steps' is empty (write at least one"),
-    "a word": ("  - submit", "s.yaml:5:5: 'submit' where a mapping belongs (write it as {key: value}"),
+    "a word": ("  - submit", "s.yaml:5:5: 'submit' instead of a mapping (write it as {key: value}"),
     "pause of nothing": ("  - pause: 0s", "s.yaml:5:12: '0s' takes no time (write a duration above zero, like 10s)"),
     "stage": ("  - submit: {count: 1, duration: 1s}\n  - wait: {for: runing}", "s.yaml:6:17: unknown stage 'runing' (did you mean 'running'?)"),
     "no stage": ("  - submit: {count: 1, duration: 1s}\n  - wait: {}", "s.yaml:6:11: 'wait' has no 'for' (add `for:` (the stage to wait for"),
@@ -212,7 +212,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file() -> None:
 
 def test_what_hangs_on_a_wrong_param_is_not_said_twice() -> None:
     text = f'name: a\nparams: {{jobs: {{a: b}}}}\n{NODES}stacks: [default]\nsteps: [submit: {{count: "${{jobs}}", duration: 1s}}]'
-    assert mistakes(text) == ["s.yaml:2:16: a mapping may not stand here (write one number, text, true or false)"]
+    assert mistakes(text) == ["s.yaml:2:16: a mapping is not allowed here (write one number, text, true or false)"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_what_hangs_on_a_wrong_param_is_not_said_twice() -> None:
     [
         ({"sets": {"jbos": [1]}}, "--set jbos: the scenario has no such param", "did you mean 'jobs'?"),
         ({"sets": {"jobs": []}}, "--set jobs: no value", "write it like --set jobs=10"),
-        ({"sets": {"jobs": [1, 1]}}, "--set jobs: 1 stands twice", "list each value once"),
+        ({"sets": {"jobs": [1, 1]}}, "--set jobs: 1 is listed twice", "list each value once"),
         ({"pick_setups": ["defualt"]}, "--setup defualt: the scenario has no such set-up", "did you mean 'default'?"),
         ({"pick_stacks": ["mcda"]}, "--stack mcda: no such stack", "did you mean 'mcad'?"),
         ({"pick_stacks": ["mcad"], "pick_setups": ["default"]}, "--setup and --stack do not go together", "give one of them"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.model.errors import ScenarioProblem, UsageProblem
-from seatrial.scenario import reading
+from seatrial.scenario import yaml_reader
 from seatrial.scenario.document import from_text, read
-from seatrial.scenario.reading import MOST_VALUES
+from seatrial.scenario.yaml_reader import MOST_VALUES
 from tests.effort import spent
 from tests.scenario.support import SMALL
 
@@ -29,7 +29,7 @@ UNREADABLE = {
     "a param without quotes": ("submit: {count: ${jobs}}\n", 'write "${param}" in quotes)'),
     "a reserved sign": ("name: @x\n", "s.yaml:1:7: not YAML: found character that cannot start any token (put the text in quotes)"),
     "two documents": ("name: a\n---\nname: b\n", "s.yaml:2:1: a second document (a file holds one scenario"),
-    "a tag": ("name: !!binary aGk=\n", "s.yaml:1:7: tags like tag:yaml.org,2002:binary are not read (leave the tag out"),
+    "a tag": ("name: !!binary aGk=\n", "s.yaml:1:7: tags like tag:yaml.org,2002:binary are not supported (remove the tag"),
     "a list as key": ("? [a, b]\n: 1\n", "s.yaml:1:3: a key must be plain text"),
     "an alias of nothing": ("name: *x\n", "s.yaml:1:7: no anchor '&x' before this alias (define it"),
     "an alias of itself": ("name: &x [*x]\n", "s.yaml:1:11: no anchor '&x' before this alias"),
@@ -49,7 +49,7 @@ def test_what_cannot_be_read_is_one_line_with_place_and_remedy(text: str, messag
 
 def test_a_bomb_of_aliases_is_refused_before_it_costs_anything() -> None:
     def refused(text: str) -> None:
-        with pytest.raises(ScenarioProblem, match="values once aliases are written out"):
+        with pytest.raises(ScenarioProblem, match="values once aliases are expanded"):
             from_text(text, "s.yaml")
 
     no_bomb = "a: [" + "x, " * MOST_VALUES + "]\n"
@@ -63,7 +63,7 @@ def test_a_bomb_of_aliases_is_refused_before_it_costs_anything() -> None:
         ("name: x".encode("utf-16"), "s.yaml:1:1: the file is not UTF-8"),
         (b"name: \x00\n", "s.yaml:1:7: control character U+0000 (remove it; is this a text file?)"),
         ("é: \ufeff\n".encode(), "s.yaml:1:4: control character U+FEFF"),
-        (b" " * (reading.LARGEST_FILE + 1), "s.yaml: the file is larger than 1 MiB (a scenario is a page of YAML)"),
+        (b" " * (yaml_reader.LARGEST_FILE + 1), "s.yaml: the file is larger than 1 MiB (a scenario is a page of YAML)"),
     ],
 )
 def test_bytes_that_are_no_text_are_refused_with_their_place(

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from seatrial.model.errors import ScenarioProblem
-from seatrial.model.plan import Delay, Delete, FlowObject, Identity, Requests, Trial, Until
-from seatrial.scenario import expand
+from seatrial.model.plan import Delay, FlowObject, Trial
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.send_requests import Requester, Requests
+from seatrial.scenario.actions.wait import WaitForObjects
 from seatrial.scenario.document import from_text
+from seatrial.scenario.expansion import expand
 from tests.scenario.support import SMALL, STACKS
 
 SECRET = '{apiVersion: v1, kind: Secret, metadata: {name: "s-${i}"}}'
@@ -40,7 +43,7 @@ def test_a_create_phase_with_everything() -> None:
     )
     assert phase == Requests(
         "a", "create", ({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s-${i}"}},), 20, 4, 5, 7, 0.0,
-        60_000_000_000, Identity("u", "u", ("g",), "x"), False, 2000,
+        60_000_000_000, Requester("u", "u", ("g",), "x"), False, 2000,
     )  # fmt: skip
 
 
@@ -49,7 +52,7 @@ def test_what_names_a_create_phase_asks_for_its_objects_once_each() -> None:
     phase = only(made + "  - delete: {of: a, kinds: Deployment, workers: 2, as: {service-account: sa}}\n")
     assert (phase.verb, phase.count, phase.made, phase.each, phase.of) == ("delete", 50, 50, 5, "a")
     assert [manifest["kind"] for manifest in phase.objects] == ["Deployment"]
-    assert phase.identity == Identity("sa", user_agent="seatrial-load", service_account="sa")
+    assert phase.identity == Requester("sa", user_agent="seatrial-load", service_account="sa")
     assert only(made + "  - get: {of: a, count: 500, rate: 9/s}\n").count == 500
     assert only(made + "  - get: {of: a, for: 9s}\n").count is None
     listing = only(made + "  - list: {of: a, from: cache, limit: 7}\n")
@@ -61,15 +64,15 @@ def test_what_names_a_create_phase_asks_for_its_objects_once_each() -> None:
 
 def test_waits_for_what_was_created_know_how_many_there_will_be() -> None:
     made = f"  - create: {{name: a, count: 6, objects: [{SECRET}, {APP}]}}\n"
-    assert only(made + "  - wait: {for: pods-running}\n") == Until("wait-2", "pods-running", ("a",), 18)
+    assert only(made + "  - wait: {for: pods-running}\n") == WaitForObjects("wait-2", "pods-running", ("a",), 18)
     assert only(made + "  - wait: {for: available, of: a}\n").count == 6
-    assert only(made + "  - wait: {for: gone, kinds: Secret, timeout: 1m, otherwise: go-on}\n") == Until(
+    assert only(made + "  - wait: {for: gone, kinds: Secret, timeout: 1m, otherwise: go-on}\n") == WaitForObjects(
         "wait-2", "gone", ("a",), 0, ("Secret",), 60_000_000_000, True
     )
 
 
 def test_deleting_workloads_is_what_it_was() -> None:
-    assert isinstance(only("  - submit: {name: s, count: 1, duration: 1s}\n  - delete: {of: s}\n"), Delete)
+    assert isinstance(only("  - submit: {name: s, count: 1, duration: 1s}\n  - delete: {of: s}\n"), DeleteWorkloads)
 
 
 def test_a_set_up_brings_flow_objects_and_a_delay() -> None:
@@ -92,7 +95,7 @@ WRONG = {
     "no kind": ("  - create: {count: 1, objects: {apiVersion: v1, metadata: {name: a}}}", "a manifest without kind"),
     "no name": ("  - create: {count: 1, objects: {apiVersion: v1, kind: Secret}}", "an object without metadata.name"),
     "one name for many": ("  - create: {each: 2, objects: {apiVersion: v1, kind: Secret, metadata: {name: a}}}", "all objects of a namespace would be called 'a'"),
-    "a namespace of its own": ("  - create: {count: 1, objects: {apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}}}", "the namespace of an object is not the manifest's"),
+    "a namespace of its own": ("  - create: {count: 1, objects: {apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}}}", "a manifest cannot name its namespace"),
     "too many namespaces": (f"  - create: {{each: 1, namespaces: 11, objects: {SECRET}}}", "11 namespaces, and the scenario makes 10"),
     "two paces": (f"  - create: {{count: 1, workers: 2, rate: 1/s, objects: {SECRET}}}", "'rate' and 'workers' contradict each other"),
     "a key of another action": (f"  - create: {{count: 1, limit: 2, objects: {SECRET}}}", "'limit' does not go with create"),
@@ -104,7 +107,7 @@ WRONG = {
     "stages of objects": (f"  - create: {{name: a, count: 1, objects: {SECRET}}}\n  - wait: {{for: completed, of: a}}", "'a' creates objects, which have no stages"),
     "pods of Secrets": (f"  - create: {{name: a, count: 1, objects: {SECRET}}}\n  - wait: {{for: pods-running}}", "there will be no pods to wait for"),
     "nothing created": ("  - wait: {for: gone}", "nothing is created before this wait"),
-    "a payload of nothing": (f"  - create: {{count: 1, payload: 0, objects: {SECRET}}}", "a payload of '0'"),
+    "a payload of nothing": (f"  - create: {{count: 1, payload: 0, objects: {SECRET}}}", "'0' is not the size of a payload"),
 }  # fmt: skip
 
 
@@ -120,7 +123,7 @@ def test_a_wrong_request_is_said_with_its_place(steps: str, expected: str) -> No
     [
         ("settings: {kube-apiserver: {max-requests-inflight: 0}}\n", "'0' is not a number of 1 or more"),
         ("settings: {kube-apiserver: {fairness: maybe}}\n", "kube-apiserver has no fairness 'maybe'"),
-        ("params: {i: 3}\n", "${i} has a meaning of its own in manifests"),
+        ("params: {i: 3}\n", "${i} has its own meaning in manifests"),
         ("namespaces: 0\n", "0 is less than 1"),
     ],
 )

@@ -13,10 +13,10 @@ import yaml
 from seatrial import stacks
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.settings import CONTROL_PLANE
-from seatrial.scenario import from_document, json_schema, read, shipped
-from seatrial.scenario.document import from_text
+from seatrial.scenario.document import from_document, from_text, read, shipped
+from seatrial.scenario.editor_schema import json_schema
 from seatrial.scenario.expansion import expand
-from seatrial.scenario.expressions import FIGURES, OUTCOMES
+from seatrial.scenario.expression_grammar import OUTCOMES
 from tests.scenario.json_schema_subset import accepts
 from tests.scenario.support import SMALL, STACKS, with_steps
 
@@ -24,15 +24,13 @@ SCHEMA = json_schema()
 PAGE = (Path(__file__).parents[2] / "docs" / "scenario.md").read_text(encoding="utf-8")
 SMALL_DOCUMENT = from_text(SMALL, "s.yaml").document
 
-# Where the page describes each part of the schema.
-HEADINGS = {
-    "": "The top level", "Group": "Node groups", "Existing": "Existing nodes", "PodDelays": "Pod delays",
-    "Setup": "Set-ups", "Client": "Client", "Component": "Components",
-    "Settings": "Settings", "EqualQps": "Equal QPS", "Phase": "Phases", "Submit": "Submit", "Wait": "Wait",
-    "Pause": "Pause", "Nodes": "Nodes", "Requests": "Requests", "As": "Identities", "FlowObject": "Flow objects",
-    "Delay": "Delays",
-}  # fmt: skip
 PARTS: dict[str, dict[str, Any]] = {"": SCHEMA, **{n: part for n, part in SCHEMA["$defs"].items() if n != "Param"}}
+# Where the page describes each part of the schema; kinds of steps have headings of their own names.
+HEADINGS = dict(zip(PARTS, PARTS, strict=True)) | {
+    "": "The top level", "NodeGroup": "Node groups", "ExistingNodes": "Existing nodes", "PodDelays": "Pod delays",
+    "Setup": "Set-ups", "Component": "Components", "EqualQps": "Equal QPS", "Phase": "Phases", "As": "Identities",
+    "FlowObject": "Flow objects", "Delay": "Delays",
+}  # fmt: skip
 
 
 def section(heading: str) -> str:
@@ -42,6 +40,7 @@ def section(heading: str) -> str:
 
 def test_every_part_of_the_schema_has_its_place_on_the_page() -> None:
     assert PARTS.keys() == HEADINGS.keys()
+    assert all(section(heading) for heading in HEADINGS.values())
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -58,9 +57,8 @@ def test_every_field_on_the_page_exists(part: str) -> None:
     assert set(rows) == set(PARTS[part]["properties"])
 
 
-def test_the_page_names_every_stage_figure_outcome_and_component() -> None:
+def test_the_page_names_every_stage_outcome_and_component() -> None:
     assert all(f"`{stage.name}`" in section("Wait") for stage in STANDARD)
-    assert all(f"`{figure}`" in section("Expectations") for figure in FIGURES)
     assert all(f'`"{outcome}"`' in section("Expectations") for outcome in OUTCOMES)
     assert all(f"`{setting.component}`" in section("Settings") for setting in CONTROL_PLANE)
 
@@ -80,7 +78,7 @@ def test_every_example_on_the_page_is_sound(example: dict[str, Any]) -> None:
 
 def test_the_schema_is_plain_json_without_traces_of_python() -> None:
     text = json.dumps(SCHEMA)
-    assert "Part" not in text
+    assert "Fields" not in text
     assert '"null"' not in text
     references = set(re.findall(r'"#/\$defs/(\w+)"', text))
     assert references == SCHEMA["$defs"].keys()

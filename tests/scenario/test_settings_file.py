@@ -9,8 +9,8 @@ import pytest
 from seatrial.model.errors import SeatrialError
 from seatrial.model.settings import OWN, own
 from seatrial.model.units import MILLISECOND
-from seatrial.scenario import expand
 from seatrial.scenario.document import from_text
+from seatrial.scenario.expansion import expand
 from seatrial.scenario.settings_file import NAME, read_settings, with_settings_file
 
 ROOT = Path(__file__).parents[2]

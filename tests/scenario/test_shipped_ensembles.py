@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from seatrial import stacks
-from seatrial.model.plan import Delete, Nodes, Submit, Trial, Wait
+from seatrial.model.plan import Trial
 from seatrial.model.units import SECOND
-from seatrial.scenario import expand, findings_of, parse_sets, read
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.scenario.document import read
+from seatrial.scenario.expansion import expand
+from seatrial.scenario.findings import findings_of
+from seatrial.scenario.params import parse_sets
 from seatrial.study.trials import Outcome, run_trial
 
 GPU = "nvidia.com/gpu"
@@ -40,10 +47,10 @@ def ran(found: list[Trial], out: Path) -> dict[str, tuple[Outcome, dict[str, Any
 def test_gpu_requests_are_two_setups_of_one_stack() -> None:
     published, honest = trials("gpu-requests", picked=["mcad"])
     assert (published.setup.name, honest.setup.name) == ("as-published", "honest")
-    assert [GPU in submit.shape.requests for submit in published.submits()] == [False] * 3
-    assert [(submit.declares or {})[GPU] for submit in published.submits()] == [8, 16, 24]
-    assert [submit.shape.requests[GPU] for submit in honest.submits()] == [8, 16, 24]
-    assert [submit.declares for submit in honest.submits()] == [None] * 3
+    assert [GPU in submit.shape.requests for submit in published.phases(Submit)] == [False] * 3
+    assert [(submit.declares or {})[GPU] for submit in published.phases(Submit)] == [8, 16, 24]
+    assert [submit.shape.requests[GPU] for submit in honest.phases(Submit)] == [8, 16, 24]
+    assert [submit.declares for submit in honest.phases(Submit)] == [None] * 3
     assert [trial.setup.name for trial in trials("gpu-requests")] == ["as-published", "honest"]
 
 
@@ -51,7 +58,7 @@ def test_gpu_requests_are_two_setups_of_one_stack() -> None:
 def test_with_any_other_stack_pods_ask_for_their_gpus_and_nothing_is_declared(stack: str) -> None:
     [trial] = trials("gpu-requests", picked=[stack])
     assert (trial.setup.name, trial.setup.stack) == (stack, stack)
-    assert [(s.sizes, s.shape.requests[GPU], s.declares) for s in trial.submits()] == [
+    assert [(s.sizes, s.shape.requests[GPU], s.declares) for s in trial.phases(Submit)] == [
         ((2,), 8, None), ((1,), 16, None), ((1,), 24, None),
     ]  # fmt: skip
     assert stacks.find(stack).refuses(trial) is None
@@ -63,9 +70,9 @@ def test_gpu_requests_come_as_in_the_experiment() -> None:
     assert (group.count, group.capacity[GPU]) == (2, 8)
     phases = [phase for step in trial.steps for phase in step if not isinstance(phase, Wait)]
     order = [
-        phase.name if isinstance(phase, Submit) else phase.of[0] if isinstance(phase, Delete) else phase.group
+        phase.name if isinstance(phase, Submit) else phase.of[0] if isinstance(phase, DeleteWorkloads) else phase.group
         for phase in phases
-        if isinstance(phase, Submit | Delete | Nodes)
+        if isinstance(phase, Submit | DeleteWorkloads | NodeChange)
     ]
     assert order == ["two-of-8", "two-of-8", "one-of-16", "one-of-16", "one-of-24", "third"]
     waits = [phase for step in trial.steps for phase in step if isinstance(phase, Wait)]
@@ -111,7 +118,7 @@ def test_the_ensemble_compares_nine_setups_on_the_same_gangs() -> None:
     by_name = {trial.setup.name: trial.setup.settings for trial in found}
     assert by_name["coscheduling-10s"]["coscheduling"]["permit-wait"] == 10 * SECOND
     assert by_name["coscheduling-60s"]["coscheduling"]["permit-wait"] == 60 * SECOND
-    [submit] = found[0].submits()
+    [submit] = found[0].phases(Submit)
     assert (submit.count, submit.sizes, submit.shuffled, submit.gang) == (100, (2, 3, 4, 5, 6), True, True)
     assert [findings_of(trial) for trial in found] == [[]] * 9
     [plain] = trials("gang-ensemble", picked=["kueue"])
@@ -119,9 +126,9 @@ def test_the_ensemble_compares_nine_setups_on_the_same_gangs() -> None:
 
 
 def test_the_ensemble_has_a_shorter_form_and_batches() -> None:
-    short = trials("gang-ensemble", "iters=3,duration=5s", setups=["default"])[0].submits()[0]
+    short = trials("gang-ensemble", "iters=3,duration=5s", setups=["default"])[0].phases(Submit)[0]
     assert (short.count, short.duration, short.pace.size) == (15, 5 * SECOND, 15)
-    batches = trials("gang-ensemble", "batches=2", setups=["default"])[0].submits()[0]
+    batches = trials("gang-ensemble", "batches=2", setups=["default"])[0].phases(Submit)[0]
     assert (batches.count, batches.pace.size) == (200, 100)
 
 

@@ -76,9 +76,9 @@ def test_reading_a_template_twice_gives_the_same_template_unchanged() -> None:
 @pytest.mark.parametrize(
     ("change", "options", "place", "says"),
     [
-        (("kind: Job", "kind: Pod"), {}, "2:7", "nothing that a template holds"),
+        (("kind: Job", "kind: Pod"), {}, "2:7", "does not belong in a template"),
         (("kind: Job", "kind: Job\nmetadata: {namespace: mine}"), {}, "3:23", "--project"),
-        (("kind: Job", "kind: Job\nmetadata: {name: mine}"), {}, "3:18", "leave it out"),
+        (("kind: Job", "kind: Job\nmetadata: {name: mine}"), {}, "3:18", "remove it"),
         (("cpu: 500m", "cpu: many"), {}, "12:39", "500m"),
         (
             ("nvidia.com/gpu: 2}, limits", "nvidia.com/gpu: 460m}, limits"),
@@ -98,8 +98,8 @@ def test_reading_a_template_twice_gives_the_same_template_unchanged() -> None:
         (("kind: Job", "kind: Job"), {"kind": "distributed"}, "4:3", "--num-workers"),
         (("activeDeadlineSeconds: 900", "completions: 0"), {}, "4:16", "1 or more"),
         (("activeDeadlineSeconds: 900", "parallelism: two"), {}, "4:16", "whole number"),
-        (("  template:", "  template: 5\n  other:"), {}, "5:13", "is no mapping"),
-        (("kind: Job", "kind: Job\nkind: Job"), {}, "3:1", "stands twice"),
+        (("  template:", "  template: 5\n  other:"), {}, "5:13", "is not a mapping"),
+        (("kind: Job", "kind: Job\nkind: Job"), {}, "3:1", "is a duplicate key"),
         (("spec:\n", "spec: [\n"), {}, "", "not YAML"),
         ((JOB, "- 1\n"), {}, "1:1", "a manifest is a mapping"),
         ((JOB, ""), {}, "1:1", "one Job"),

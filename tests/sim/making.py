@@ -13,7 +13,7 @@ from seatrial import stacks
 from seatrial.clusters.sim import SimCluster
 from seatrial.model.lifecycle import index_of
 from seatrial.model.plan import (
-    Client,
+    ClientSettings,
     Expectation,
     NodeGroup,
     PodShape,
@@ -21,10 +21,8 @@ from seatrial.model.plan import (
     Setup,
     Span,
     Step,
-    Submit,
     Toleration,
     Trial,
-    Wait,
 )
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.model.units import SECOND
@@ -32,7 +30,9 @@ from seatrial.record import merging
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.steps.choreography import Ending, run_steps
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.steps.choreography import StepsResult, run_steps
 
 GI = 1 << 30
 SMALL = PodShape({"cpu": 100, "memory": 100_000_000}, tolerations=(Toleration(),))
@@ -56,7 +56,7 @@ def trial(
     seed: int = 1,
 ) -> Trial:
     table = [*CONTROL_PLANE, *stacks.find(stack).settings]
-    setup = Setup(stack, stack, tuple(nodes or [fakes()]), Client(rate), resolve(table, qps, settings or {}))
+    setup = Setup(stack, stack, tuple(nodes or [fakes()]), ClientSettings(rate), resolve(table, qps, settings or {}))
     return Trial(1, "test", "sim", setup, {}, 1, seed, steps)
 
 
@@ -68,7 +68,7 @@ def to_the_end(*phases: Submit) -> tuple[Step, ...]:
 class Ran:
     """What a trial left: its ending, its cluster, and every transition by name."""
 
-    ending: Ending
+    ending: StepsResult
     cluster: SimCluster
     seen: pl.DataFrame
 
@@ -92,9 +92,9 @@ def run(trial: Trial, directory: Path) -> Ran:
     stack = stacks.find(trial.setup.stack)
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
-    cluster = SimCluster(trial, stack, ledger, submissions)
+    cluster = SimCluster(trial, stack, ledger, submissions, directory)
 
-    async def main() -> Ending:
+    async def main() -> StepsResult:
         return await asyncio.wait_for(
             run_steps(cluster, trial, never_judged, stack.releases(trial.setup.settings)), None
         )

@@ -9,9 +9,13 @@ import polars as pl
 import pytest
 
 from seatrial import stacks
-from seatrial.model.plan import Delete, Nodes, Pause, PodShape, Scalar, Toleration, Trial, Wait, Workload
+from seatrial.model.plan import PodShape, Scalar, Toleration, Trial, Workload
 from seatrial.model.units import MINUTE, SECOND
-from seatrial.stacks.coscheduling.plugin import Coscheduling
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.wait import Wait
+from seatrial.stacks.coscheduling.model import CoschedulingPlugin
 from tests.sim.making import fakes, run, submit, to_the_end, trial
 
 WHOLE = PodShape({"cpu": 1000}, tolerations=(Toleration(),))  # a node takes one
@@ -83,7 +87,7 @@ def test_a_group_in_its_back_off_misses_the_node_that_would_help_it(tmp_path: Pa
     """A new node wakes the pod that found no room, which the plugin turns down now; no node will wake it again, and kube-scheduler
     tries what it could not place only after five minutes."""
     gang = submit(1, pods=4, shape=WHOLE, seconds=1, gang=True)
-    steps = ((gang,), (Pause("a while", 2 * SECOND),), (Nodes("more", "add", "fake", None, fakes(2, cpu=1000)),),
+    steps = ((gang,), (Pause("a while", 2 * SECOND),), (NodeChange("more", "add", "fake", None, fakes(2, cpu=1000)),),
              (Wait("all", "completed"),))  # fmt: skip
     at_once = run(coscheduled(*steps, nodes=2), tmp_path / "0")
     backing_off = run(coscheduled(*steps, nodes=2, backoff=20 * SECOND), tmp_path / "20")
@@ -106,7 +110,7 @@ def test_conditions_that_change_over_and_over_hold_the_scheduler_up(tmp_path: Pa
 def test_a_deleted_gang_gives_back_what_it_holds(tmp_path: Path) -> None:
     gang = replace(submit(1, pods=20, shape=WHOLE, gang=True), name="gang")
     lone = replace(submit(1, shape=WHOLE, seconds=1), name="lone")
-    steps = ((gang,), (Pause("a while", 3 * SECOND),), (Delete("away", ("gang",)),), (lone,),
+    steps = ((gang,), (Pause("a while", 3 * SECOND),), (DeleteWorkloads("away", ("gang",)),), (lone,),
              (Wait("lone", "completed", ("lone",)),))  # fmt: skip
     ran = run(coscheduled(*steps, nodes=19, permit_wait=100 * SECOND), tmp_path)
     assert ran.ending.outcome == "completed"
@@ -116,7 +120,12 @@ def test_a_deleted_gang_gives_back_what_it_holds(tmp_path: Path) -> None:
 def test_a_lost_pod_of_a_running_gang_is_let_through_alone(tmp_path: Path) -> None:
     """Enough of the group is assigned already."""
     gang = submit(1, pods=3, shape=WHOLE, seconds=10, gang=True)
-    steps = ((gang,), (Wait("run", "running"),), (Nodes("lose", "remove", "fake", 1),), (Wait("all", "completed"),))
+    steps = (
+        (gang,),
+        (Wait("run", "running"),),
+        (NodeChange("lose", "remove", "fake", 1),),
+        (Wait("all", "completed"),),
+    )
     ran = run(coscheduled(*steps, nodes=4, permit_wait=60 * SECOND), tmp_path)
     assert ran.ending.outcome == "completed"
     assert ran.end_s < 40
@@ -124,7 +133,7 @@ def test_a_lost_pod_of_a_running_gang_is_let_through_alone(tmp_path: Path) -> No
 
 def test_a_place_in_the_queue_is_by_the_groups_failure_then_its_second_then_the_pods_name(tmp_path: Path) -> None:
     sim = run(coscheduled(*to_the_end(submit(1, shape=WHOLE)), nodes=1), tmp_path).cluster._sim
-    plugin, later = Coscheduling(sim, sim.settings["coscheduling"]), sim.kernel.now + 9 * SECOND
+    plugin, later = CoschedulingPlugin(sim, sim.settings["coscheduling"]), sim.kernel.now + 9 * SECOND
     sim.scheduler.use(plugin)
 
     def place(name: str, at: int) -> tuple[object, ...]:
@@ -159,15 +168,15 @@ def test_its_time_outs_are_declared() -> None:
     stack = stacks.find("coscheduling")
     settings = coscheduled(*to_the_end(submit(1)), nodes=1, permit_wait=10 * SECOND).setup.settings
     assert stack.releases(settings) == [10 * SECOND]
-    assert Coscheduling.helped_by, "and it is never woken by room alone"
+    assert CoschedulingPlugin.helped_by, "and it is never woken by room alone"
 
 
 def test_a_gang_becomes_a_pod_group_and_a_job_whose_pods_name_it() -> None:
     stack = stacks.find("coscheduling")
     gang = Workload("g-0", "g", 0, 3, WHOLE, SECOND, gang=True)
-    kinds = {manifest.body["kind"]: manifest.body for manifest in stack.render(gang, {"study": "x"})}
+    kinds = {manifest.body["kind"]: manifest.body for manifest in stack.real.render(gang, {"study": "x"})}
     assert list(kinds) == ["PodGroup", "Service", "Job"]
     assert kinds["PodGroup"]["spec"] == {"minMember": 3}
     assert kinds["Job"]["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "g-0"
-    alone = stack.render(replace(gang, gang=False), {})
+    alone = stack.real.render(replace(gang, gang=False), {})
     assert [manifest.body["kind"] for manifest in alone] == ["Job"]

@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.sim.fairness import CONCURRENCY_LIMIT, QUEUE_FULL, Request, Seats, Width
-from seatrial.sim.flows import (
+from seatrial.sim.apf_borrowing import SeatBorrowing, allocate
+from seatrial.sim.fair_queuing import CONCURRENCY_LIMIT, QUEUE_FULL, QueuedRequest, Seats, Width
+from seatrial.sim.flow_schemas import (
     DEFAULT_LEVELS,
     DEFAULT_SCHEMAS,
     NODES,
-    Ask,
-    Identity,
     Level,
+    RequestInfo,
+    UserInfo,
     classify,
     deal,
     dealable,
@@ -30,7 +31,6 @@ from seatrial.sim.flows import (
     schema_of,
     service_account,
 )
-from seatrial.sim.lending import Lending, allocate
 
 MS = 1_000_000
 REAL: dict[str, Any] = json.loads((Path(__file__).parent / "fairness-go.json").read_text())
@@ -48,14 +48,14 @@ class Run:
         heap: list[Any] = [(at, next(order), "arrive", i) for i, (at, *_) in enumerate(requests)]
         heap.sort()
 
-        def executes(request: Request) -> None:
-            self.started[request.tag] = self.now
-            heappush(heap, (self.now + requests[request.tag][1], next(order), "finish", request))
+        def executes(request: QueuedRequest) -> None:
+            self.started[request.arg] = self.now
+            heappush(heap, (self.now + requests[request.arg][1], next(order), "finish", request))
 
         while heap:
             self.now, _, what, arg = heappop(heap)
             if what == "arrive":
-                why = seats.arrive(self.now, Request(requests[arg][2], requests[arg][3], executes, arg))
+                why = seats.arrive(self.now, QueuedRequest(requests[arg][2], requests[arg][3], executes, arg))
                 if why:
                     self.refused[arg] = why
             elif what == "finish":
@@ -125,7 +125,7 @@ def test_equal_flows_get_equal_shares_whatever_they_ask_for() -> None:
 def test_a_request_that_waited_too_long_leaves_its_queue() -> None:
     seats = Seats(LEVEL, 1)
     ran: list[str] = []
-    first, second, third = (Request((0, 1, 2), Width(), lambda r: ran.append(r.tag), tag) for tag in "abc")
+    first, second, third = (QueuedRequest((0, 1, 2), Width(), lambda r: ran.append(r.arg), tag) for tag in "abc")
     for request in (first, second, third):
         assert seats.arrive(0, request) == ""
     assert seats.cancel(5 * MS, second)
@@ -148,25 +148,27 @@ def test_the_exempt_level_knows_no_limit() -> None:
 # flows
 
 ORDERED = in_order(DEFAULT_SCHEMAS)
-LEASE = Ask("update", "leases", "coordination.k8s.io", "kube-node-lease")
-POD = Ask("create", "pods", "", "default")
+LEASE = RequestInfo("update", "leases", "coordination.k8s.io", "kube-node-lease")
+POD = RequestInfo("create", "pods", "", "default")
 
 
 @pytest.mark.parametrize(
     ("who", "ask", "schema", "level"),
     [
-        (Identity("admin", ("system:masters", "system:authenticated")), POD, "exempt", "exempt"),
-        (Identity("system:node:a", (NODES, "system:authenticated")), LEASE, "system-node-high", "node-high"),
-        (Identity("system:node:a", (NODES, "system:authenticated")), POD, "system-nodes", "system"),
-        (Identity("system:kube-controller-manager"), LEASE, "system-leader-election", "leader-election"),
-        (Identity("system:kube-controller-manager"), POD, "kube-controller-manager", "workload-high"),
+        (UserInfo("admin", ("system:masters", "system:authenticated")), POD, "exempt", "exempt"),
+        (UserInfo("system:node:a", (NODES, "system:authenticated")), LEASE, "system-node-high", "node-high"),
+        (UserInfo("system:node:a", (NODES, "system:authenticated")), POD, "system-nodes", "system"),
+        (UserInfo("system:kube-controller-manager"), LEASE, "system-leader-election", "leader-election"),
+        (UserInfo("system:kube-controller-manager"), POD, "kube-controller-manager", "workload-high"),
         (service_account("kube-system", "coredns"), POD, "kube-system-service-accounts", "workload-high"),
         (service_account("kube-systems", "x"), POD, "service-accounts", "workload-low"),
-        (Identity("seatrial"), POD, "global-default", "global-default"),
-        (Identity("nobody", ()), POD, "catch-all", "catch-all"),
+        (UserInfo("seatrial"), POD, "global-default", "global-default"),
+        (UserInfo("nobody", ()), POD, "catch-all", "catch-all"),
     ],
 )
-def test_kubernetes_own_flow_schemas_lead_to_its_levels(who: Identity, ask: Ask, schema: str, level: str) -> None:
+def test_kubernetes_own_flow_schemas_lead_to_its_levels(
+    who: UserInfo, ask: RequestInfo, schema: str, level: str
+) -> None:
     found = classify(ORDERED, who, ask)
     assert (found.name, found.level) == (schema, level)
 
@@ -185,9 +187,11 @@ def test_objects_as_kubernetes_writes_them_are_understood() -> None:
     }
     schema = schema_of("bulk", spec)
     assert schema.matches(service_account("batch", "a"), POD)
-    assert not schema.matches(service_account("batch", "a"), Ask("create", "nodes")), "no clusterScope was given"
+    assert not schema.matches(service_account("batch", "a"), RequestInfo("create", "nodes")), (
+        "no clusterScope was given"
+    )
     assert not schema.matches(service_account("other", "a"), POD)
-    assert schema.distinguisher(Identity("x"), POD) == "default"
+    assert schema.distinguisher(UserInfo("x"), POD) == "default"
     assert in_order([*DEFAULT_SCHEMAS, schema])[4].name == "bulk"
     limited = {
         "nominalConcurrencyShares": 7,
@@ -208,25 +212,25 @@ def test_a_hand_that_a_hash_cannot_deal_is_known() -> None:
 
 def test_the_default_levels_share_the_default_server() -> None:
     """ceil(600 * shares / 245), as apiserver_flowcontrol_nominal_limit_seats says of a real one."""
-    lending = Lending(DEFAULT_LEVELS, 600)
-    nominal = {level.name: lending.nominal(level.name) for level in DEFAULT_LEVELS}
+    borrowing = SeatBorrowing(DEFAULT_LEVELS, 600)
+    nominal = {level.name: borrowing.nominal(level.name) for level in DEFAULT_LEVELS}
     assert nominal == {
         "exempt": 0, "catch-all": 13, "system": 74, "node-high": 98, "leader-election": 25, "workload-high": 98,
         "workload-low": 245, "global-default": 49,
     }  # fmt: skip
-    assert lending.widest("global-default") == 8
+    assert borrowing.max_seats("global-default") == 8
 
 
 def test_a_busy_level_borrows_what_idle_ones_may_lend() -> None:
-    lending = Lending(DEFAULT_LEVELS, 600)
-    busy = lending.seats["global-default"]
+    borrowing = SeatBorrowing(DEFAULT_LEVELS, 600)
+    busy = borrowing.seats["global-default"]
     before = busy.limit
     hand = deal(flow_hash("global-default", "seatrial"), 128, 6)
     for _ in range(300):
-        busy.arrive(1, Request(hand, Width(), lambda _: None))
-    lending.adjust(10_000 * MS)
+        busy.arrive(1, QueuedRequest(hand, Width(), lambda _: None))
+    borrowing.adjust(10_000 * MS)
     assert busy.limit > 2 * before
-    assert lending.seats["leader-election"].limit >= 25, "it lends nothing"
+    assert borrowing.seats["leader-election"].limit >= 25, "it lends nothing"
     assert busy.limit <= 49 + 600
 
 

@@ -12,21 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.model.plan import (
-    Delete,
-    NodeGroup,
-    Nodes,
-    Pause,
-    PodShape,
-    Scalar,
-    Span,
-    Submit,
-    Taint,
-    Toleration,
-    Wait,
-    Workload,
-)
+from seatrial.model.plan import NodeGroup, PodShape, Scalar, Span, Taint, Toleration, Workload
 from seatrial.model.units import MINUTE, SECOND
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
 from seatrial.stacks.fluence.fluxion import GPU, Fluxion, slot_of
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
@@ -118,7 +110,7 @@ def test_a_group_waits_until_all_its_pods_exist(tmp_path: Path) -> None:
 def test_nodes_that_come_later_are_not_in_the_graph(tmp_path: Path) -> None:
     more = NodeGroup("more", 4, {"cpu": 4000, "memory": 8 * GI, "pods": 9})
     steps = ((submit(4, shape=TWO_CORES, seconds=10),), (Pause("look", 2 * SECOND),),
-             (Nodes("grow", "add", "more", None, more),), (Wait("all", "completed"),))  # fmt: skip
+             (NodeChange("grow", "add", "more", None, more),), (Wait("all", "completed"),))  # fmt: skip
     ran = ran_with("none", tmp_path, *steps, nodes=[fakes(1, cpu=2000)])
     assert ran.ending.outcome == "completed"
     assert nodes_of(ran) == {0}
@@ -138,7 +130,7 @@ def test_the_first_pod_to_end_frees_its_whole_group_only_with_early_free(tmp_pat
 def test_what_a_deleted_group_had_is_lost_only_with_leak(tmp_path: Path, faults: str, outcome: str) -> None:
     first = replace(submit(1, pods=2, shape=TWO_CORES, seconds=1000, gang=True), name="first")
     second = replace(submit(1, pods=2, shape=TWO_CORES, seconds=1, gang=True), name="second")
-    steps = ((first,), (Wait("run", "running"),), (Delete("away", ("first",)),), (second,),
+    steps = ((first,), (Wait("run", "running"),), (DeleteWorkloads("away", ("first",)),), (second,),
              (Wait("all", "completed", timeout=20 * SECOND),))  # fmt: skip
     ran = ran_with(faults, tmp_path, *steps, nodes=[fakes(2, cpu=3000)])
     assert ran.ending.outcome == outcome
@@ -185,7 +177,7 @@ def test_pods_that_do_not_tolerate_a_taint_are_refused_because_fluence_would_pla
 
 def test_its_pods_carry_the_labels_that_its_webhook_would_add() -> None:
     gang = Workload("w-0", "w", 0, 3, ONE_CORE, SECOND, gang=True)
-    [job] = [m.body for m in stacks.find("fluence").render(gang, {"a": "b"}) if m.resource.kind == "Job"]
+    [job] = [m.body for m in stacks.find("fluence").real.render(gang, {"a": "b"}) if m.resource.kind == "Job"]
     template = job["spec"]["template"]
     assert template["spec"]["schedulerName"] == "fluence"
     assert template["metadata"]["labels"].items() >= {

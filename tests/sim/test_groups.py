@@ -10,10 +10,14 @@ import pytest
 
 from seatrial import stacks
 from seatrial.model.control_plane import Component, ControlPlane
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Pause, PodShape, Toleration, Wait, Workload
+from seatrial.model.plan import NodeGroup, PodShape, Toleration, Workload
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.sim.groups import Turns
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.kernel import Kernel
+from seatrial.sim.pod_group_scheduler import GroupQueue
 from seatrial.sim.queue import LONGEST
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
@@ -94,8 +98,8 @@ def test_pods_without_a_group_are_scheduled_while_gangs_wait(tmp_path: Path) -> 
 
 def test_a_lost_pods_successor_joins_its_gang_alone(tmp_path: Path) -> None:
     gang = submit(1, pods=3, shape=TWO_CORES, seconds=20, gang=True)
-    steps = ((gang,), (Wait("run", "running"),), (Nodes("lose", "remove", "fake", 1),),
-             (Nodes("more", "add", "more", None, NodeGroup("more", 1, {"cpu": 4000, "memory": GI, "pods": 9})),),
+    steps = ((gang,), (Wait("run", "running"),), (NodeChange("lose", "remove", "fake", 1),),
+             (NodeChange("more", "add", "more", None, NodeGroup("more", 1, {"cpu": 4000, "memory": GI, "pods": 9})),),
              (Wait("all", "completed"),))  # fmt: skip
     ran = run(trial(*steps, nodes=[fakes(3, cpu=3000)], stack="gang"), tmp_path)
     assert ran.ending.outcome == "completed"
@@ -108,7 +112,7 @@ def test_a_gang_deleted_while_it_waits_holds_up_nobody(tmp_path: Path) -> None:
     steps = (
         (large,),
         (Pause("look", 5 * SECOND),),
-        (Delete("away", ("large",)),),
+        (DeleteWorkloads("away", ("large",)),),
         (small,),
         (Wait("all", "completed"),),
     )
@@ -120,7 +124,7 @@ def test_a_gang_larger_than_the_cluster_is_waited_for_without_work(tmp_path: Pat
     gang = submit(3, pods=9, shape=TWO_CORES, seconds=5, gang=True)
     ran = run(trial((gang,), (Pause("long", 3600 * SECOND),), nodes=[fakes(8, cpu=3000)], stack="gang"), tmp_path)
     assert ran.count("scheduled") == 0
-    assert ran.cluster._kernel._order < 20_000, "an hour of turns in vain would be millions of events"
+    assert ran.cluster._kernel.order < 20_000, "an hour of turns in vain would be millions of events"
     assert "8 of its 9 pods fit" in ran.cluster._sim.said[0]
 
 
@@ -128,19 +132,19 @@ class TestTurns:
     COSTS = (10, 20, 30)  # ms of each group's cycle
 
     @pytest.fixture
-    def turns(self) -> tuple[Kernel, Turns]:
+    def turns(self) -> tuple[Kernel, GroupQueue]:
         """Three groups that have failed so often that they only take turns."""
         kernel = Kernel()
-        turns = Turns(kernel, lambda: None)
+        turns = GroupQueue(kernel, lambda: None)
         for group in range(3):
             turns.add(group, 0, 0)
         for _ in range(3 * LONGEST):
             group = turns.pop()
             kernel.run(kernel.now + self.COSTS[group] * MILLISECOND)
-            turns.failed(group, self.COSTS[group] * MILLISECOND, quietly=True)
+            turns.failed(group, self.COSTS[group] * MILLISECOND, unchanged=True)
         return kernel, turns
 
-    def test_they_rest_once_all_have_failed_at_their_slowest(self, turns: tuple[Kernel, Turns]) -> None:
+    def test_they_rest_once_all_have_failed_at_their_slowest(self, turns: tuple[Kernel, GroupQueue]) -> None:
         kernel, waiting = turns
         assert waiting.pop() == -1
         kernel.run(kernel.now + 100 * SECOND)
@@ -151,7 +155,7 @@ class TestTurns:
         ("after", "left", "order"), [(5, 5, [1, 2, 0]), (15, 15, [2, 0, 1]), (60 * 7 + 31, 29, [0, 1, 2])]
     )
     def test_a_change_finds_them_where_they_would_be(
-        self, turns: tuple[Kernel, Turns], after: int, left: int, order: list[int]
+        self, turns: tuple[Kernel, GroupQueue], after: int, left: int, order: list[int]
     ) -> None:
         kernel, waiting = turns
         assert waiting.pop() == -1
@@ -160,28 +164,28 @@ class TestTurns:
         assert [waiting.pop() for _ in range(3)] == order
         assert waiting.pop() == -1
 
-    def test_a_new_group_is_tried_at_once_and_then_takes_turns_too(self, turns: tuple[Kernel, Turns]) -> None:
+    def test_a_new_group_is_tried_at_once_and_then_takes_turns_too(self, turns: tuple[Kernel, GroupQueue]) -> None:
         _, waiting = turns
         assert waiting.pop() == -1
         waiting.add(7, 0, 0)
         assert waiting.pop() == 7
-        waiting.failed(7, 10, quietly=False)
+        waiting.failed(7, 10, unchanged=False)
         assert waiting.pop() == 7, "its back-off is shorter"
 
     def test_a_higher_priority_comes_first_although_it_failed_last(self) -> None:
         kernel = Kernel()
-        waiting = Turns(kernel, lambda: None)
+        waiting = GroupQueue(kernel, lambda: None)
         waiting.add(1, 0, 0)
         waiting.add(2, 5, 0)
         assert [waiting.pop(), waiting.pop()] == [2, 1]
-        waiting.failed(1, 10, quietly=True)
+        waiting.failed(1, 10, unchanged=True)
         kernel.run(MILLISECOND)
-        waiting.failed(2, 10, quietly=True)
+        waiting.failed(2, 10, unchanged=True)
         assert waiting.pop() == 2
 
 
 def test_a_gang_becomes_a_pod_group_and_a_job_that_names_it() -> None:
-    render = stacks.find("gang").render
+    render = stacks.find("gang").real.render
     gang = render(Workload("w-0", "w", 0, 3, TWO_CORES, SECOND, gang=True), {"a": "b"})
     bodies = {manifest.resource.kind: manifest.body for manifest in gang}
     assert gang[0].resource.kind == "PodGroup"
@@ -195,7 +199,7 @@ def test_a_gang_becomes_a_pod_group_and_a_job_that_names_it() -> None:
 def test_the_control_plane_serves_pod_groups_and_schedules_them() -> None:
     named = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     plane = ControlPlane("", tuple(Component(name, Path("x")) for name in named), ())
-    amended = stacks.find("gang").amend(plane, {})
+    amended = stacks.find("gang").real.amend(plane, {})
     gates = {name: amended.component(name).value("--feature-gates") for name in named}
     assert amended.component("kube-apiserver").value("--runtime-config") == "scheduling.k8s.io/v1alpha2=true"
     assert all("GenericWorkload=true" in (value or "") for value in gates.values())
@@ -205,7 +209,7 @@ def test_the_control_plane_serves_pod_groups_and_schedules_them() -> None:
 def test_a_group_that_lost_its_only_pod_was_scheduled_once(tmp_path: Path) -> None:
     """The PodGroup outlives its pods, and its condition is true already: nothing to write the second time."""
     one_pod_each = [fakes(2, pods=1)]
-    steps = ((submit(2, seconds=5, gang=True),), (Pause("p", 3 * SECOND),), (Nodes("n", "remove", "fake", 1),))
+    steps = ((submit(2, seconds=5, gang=True),), (Pause("p", 3 * SECOND),), (NodeChange("n", "remove", "fake", 1),))
     ran = run(trial(*steps, (Wait("done", "completed"),), nodes=one_pod_each, stack="gang"), tmp_path)
     assert (ran.count("lost"), ran.count("completed")) == (1, 2)
     assert ran.count("scheduled") == 3

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.model.plan import PodShape, Submit, Toleration, Wait
+from seatrial.model.plan import PodShape, Toleration
 from seatrial.model.units import HOUR
-from seatrial.sim.lines import Heap, HeapBySecond, Line, Lines
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.sorted_runs import Heap, HeapBySecond, SortedRun, SortedRunBySecond
 from tests.effort import spent
 from tests.sim.making import Ran, fakes, run, submit, trial
 
@@ -45,8 +47,8 @@ def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(
     assert per_event(few * 8, 2) < TWICE * few_cost
 
 
-@pytest.mark.parametrize("kind", [Line, Heap])
-def test_a_line_gives_its_entries_in_order_however_they_came(kind: type[Line] | type[Heap]) -> None:
+@pytest.mark.parametrize("kind", [SortedRun, Heap])
+def test_a_line_gives_its_entries_in_order_however_they_came(kind: type[SortedRun] | type[Heap]) -> None:
     line, keys = kind(), [5, 7, 9, 1, 8, 3, 11]
     for order, key in enumerate(keys):
         line.push(((key,), order, key))
@@ -58,9 +60,9 @@ def test_a_line_gives_its_entries_in_order_however_they_came(kind: type[Line] | 
     assert line.pop() is None
 
 
-@pytest.mark.parametrize("kind", [Lines, HeapBySecond])
+@pytest.mark.parametrize("kind", [SortedRunBySecond, HeapBySecond])
 def test_entries_of_an_earlier_second_come_first_and_none_before_its_time(
-    kind: type[Lines] | type[HeapBySecond],
+    kind: type[SortedRunBySecond] | type[HeapBySecond],
 ) -> None:
     lines = kind()
     for second, pod in ((4, 1), (2, 2), (4, 3), (3, 4)):

@@ -14,10 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Pace, Pause, PodShape, Scalar, Span, Step, Submit, Trial, Wait
+from seatrial.model.plan import NodeGroup, Pace, PodShape, Scalar, Span, Step, Trial
 from seatrial.model.units import HOUR, SECOND
-from seatrial.sim.api import Client
-from seatrial.stacks.kueue.pending import Aside, GoHeap, Key
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.apiserver import ApiClient
+from seatrial.stacks.kueue.pending import GoHeap, Inadmissible, Key
 from tests.sim.making import GI, Ran, run, submit, trial
 
 
@@ -60,13 +65,13 @@ def test_a_job_costs_twelve_requests_and_the_queues_two_per_second(
 ) -> None:
     """Counted in the audit log of a real run: 20 Jobs made 240 requests, and 29 of the two queues' status in 8 s."""
     sent: Counter[str] = Counter()
-    slot = Client.slot
+    slot = ApiClient.slot
 
-    def counted(self: Client, now: int) -> int:
+    def counted(self: ApiClient, now: int) -> int:
         sent[self.name] += 1
         return slot(self, now)
 
-    monkeypatch.setattr(Client, "slot", counted)
+    monkeypatch.setattr(ApiClient, "slot", counted)
     steps = ((submit(20, pace=Pace("rate", per_s=10)),), WAIT, (Pause("rest", 10 * SECOND),))
     ran = run(queued(*steps, group=nodes(cpu=32)), tmp_path)
     status = sent["kueue"] - 20 * 12
@@ -114,34 +119,34 @@ def test_the_heap_gives_keys_in_order_whatever_is_taken_out(keys: list[Key], ran
 
 @given(st.lists(st.sampled_from(["add", "pop", "renew", "remove"]), max_size=80), st.randoms(use_true_random=False))
 def test_everyone_aside_has_one_turn_each_time_and_the_first_keys_come_first(acts: list[str], random: Random) -> None:
-    aside = Aside(random)
+    set_aside = Inadmissible(random)
     keys: dict[int, Key] = {}
     waiting: set[int] = set()
     for step, act in enumerate(acts):
         if act == "add":
             keys[step] = (0, random.randrange(3))
-            aside.add(step, keys[step])
+            set_aside.add(step, keys[step])
         elif act == "renew":
-            aside.renew()
+            set_aside.renew()
             waiting = set(keys)
         elif act == "remove" and keys:
             number = random.choice(sorted(keys))
-            aside.remove(number)
+            set_aside.remove(number)
             keys.pop(number)
             waiting.discard(number)
         elif act == "pop" and waiting:
-            number = aside.pop()
+            number = set_aside.pop()
             assert number in waiting
             assert keys[number] == min(keys[other] for other in waiting)
             keys.pop(number)
             waiting.discard(number)
-        assert (len(aside), aside.untried) == (len(keys), len(waiting))
+        assert (len(set_aside), set_aside.untried) == (len(keys), len(waiting))
 
 
 def test_a_strict_queue_looks_at_its_head_ten_times_a_second_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seatrial.stacks.kueue.scheduling import QuotaScheduler
+    from seatrial.stacks.kueue.quota_scheduler import QuotaScheduler
 
     looks: list[int] = []
     why_not = QuotaScheduler._why_not
@@ -230,7 +235,7 @@ def test_a_resource_that_no_node_has_is_not_in_the_quota(tmp_path: Path) -> None
 
 
 def test_another_node_makes_the_quota_larger(tmp_path: Path) -> None:
-    more = Nodes("more", "add", "more", add=nodes(1, name="more"))
+    more = NodeChange("more", "add", "more", add=nodes(1, name="more"))
     steps = ((named("large", pods=3, cpu=4),), (Pause("a while", 5 * SECOND),), (more,), WAIT)
     ran = run(queued(*steps), tmp_path)
     assert ran.ending.outcome == "completed"
@@ -239,7 +244,8 @@ def test_another_node_makes_the_quota_larger(tmp_path: Path) -> None:
 
 def test_what_is_deleted_gives_its_quota_back(tmp_path: Path) -> None:
     steps = ((named("first", pods=2, cpu=4, seconds=1000),), (Pause("a while", 3 * SECOND),), (named("next", cpu=4),),
-             (Pause("a while", 3 * SECOND),), (Delete("go", ("first",)),), (Wait("done", "released", ("next",)),))  # fmt: skip
+             (Pause("a while", 3 * SECOND),), (DeleteWorkloads("go", ("first",)),),
+             (Wait("done", "released", ("next",)),))  # fmt: skip
     ran = run(queued(*steps), tmp_path)
     assert 6 < of(ran, "next", "admitted")[0] < 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +12,13 @@ import pytest
 
 from seatrial import stacks
 from seatrial.model.interfaces import Stack
-from seatrial.model.plan import Delete, NodeGroup, Nodes, Pace, Pause, PodShape, Span, Toleration, Wait
+from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Toleration
 from seatrial.model.units import MILLISECOND, MINUTE, SECOND
-from seatrial.sim.framework import ALLOW, PluginBase
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.framework import ALLOW, SchedulerPlugin
 from seatrial.sim.world import Sim
 from tests.sim.making import GI, SMALL, fakes, run, submit, to_the_end, trial
 
@@ -138,7 +143,7 @@ def test_a_node_added_later_takes_what_waits(tmp_path: Path) -> None:
     steps = (
         (submit(1, shape=shape, seconds=1),),
         (Pause("look", 30 * SECOND),),
-        (Nodes("grow", "add", "big", None, big),),
+        (NodeChange("grow", "add", "big", None, big),),
         (Wait("all", "completed"),),
     )
     ran = run(trial(*steps, nodes=[fakes(2, cpu=4000)]), tmp_path)
@@ -147,22 +152,43 @@ def test_a_node_added_later_takes_what_waits(tmp_path: Path) -> None:
 
 
 def test_a_cordoned_node_takes_no_further_pod(tmp_path: Path) -> None:
-    steps = ((Nodes("close", "cordon", "fake", 3),), (submit(8, seconds=1),), (Wait("all", "completed"),))
+    intolerant = replace(SMALL, tolerations=(Toleration("node.kubernetes.io/unschedulable", effect="NoExecute"),))
+    load = submit(8, seconds=1, shape=intolerant)
+    steps = ((NodeChange("close", "cordon", "fake", 3),), (load,), (Wait("all", "completed"),))
     ran = run(trial(*steps, nodes=[fakes(4)]), tmp_path)
     assert ran.seen.filter(pl.col("stage") == "scheduled")["node"].unique().to_list() == [3]
 
 
+@pytest.mark.parametrize("stack", ["default", "gang", "fluence"])
+@pytest.mark.parametrize("key", ["", "node.kubernetes.io/unschedulable"])
+def test_a_cordoned_node_takes_pods_that_tolerate_it(tmp_path: Path, key: str, stack: str) -> None:
+    load = submit(8, seconds=1, shape=replace(SMALL, tolerations=(Toleration(key),)))
+    steps = ((NodeChange("close", "cordon", "fake"),), (load,), (Wait("all", "completed"),))
+    assert run(trial(*steps, nodes=[fakes(1)], stack=stack), tmp_path).ending.outcome == "completed"
+
+
+@pytest.mark.parametrize("first", ["cordon", "uncordon"])
+def test_a_node_that_is_not_ready_stays_closed_to_all_when_it_is_cordoned_or_uncordoned(
+    tmp_path: Path, first: str
+) -> None:
+    steps = ((NodeChange("off", "unready", "fake"),), (NodeChange("close", first, "fake"),), (submit(2, seconds=1),),
+             (Pause("look", 20 * SECOND),), (NodeChange("on", "ready", "fake"),), (Wait("all", "completed"),))  # fmt: skip
+    ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    assert min(ran.times("scheduled")) >= 20
+
+
 def test_a_node_that_is_not_ready_takes_no_pod_until_it_is(tmp_path: Path) -> None:
-    steps = ((Nodes("off", "unready", "fake"),), (submit(2, seconds=1),), (Pause("look", 20 * SECOND),),
-             (Nodes("on", "ready", "fake"),), (Wait("all", "completed"),))  # fmt: skip
+    steps = ((NodeChange("off", "unready", "fake"),), (submit(2, seconds=1),), (Pause("look", 20 * SECOND),),
+             (NodeChange("on", "ready", "fake"),), (Wait("all", "completed"),))  # fmt: skip
     ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
     assert ran.ending.outcome == "completed"
     assert min(ran.times("scheduled")) >= 20
 
 
 def test_pods_on_a_node_that_stays_unready_are_evicted_after_five_minutes(tmp_path: Path) -> None:
-    steps = ((submit(1, seconds=1000),), (Wait("run", "running"),), (Nodes("off", "unready", "fake"),),
-             (Nodes("more", "add", "more", None, NodeGroup("more", 1, {"cpu": 4000, "memory": GI, "pods": 9})),),
+    steps = ((submit(1, seconds=1000),), (Wait("run", "running"),), (NodeChange("off", "unready", "fake"),),
+             (NodeChange("more", "add", "more", None, NodeGroup("more", 1, {"cpu": 4000, "memory": GI, "pods": 9})),),
              (Wait("all", "completed"),))  # fmt: skip
     ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
     assert ran.ending.outcome == "completed"
@@ -174,7 +200,7 @@ def test_pods_of_a_removed_node_are_made_again(tmp_path: Path) -> None:
     steps = (
         (submit(8, seconds=60),),
         (Wait("run", "running"),),
-        (Nodes("lose", "remove", "fake", 1),),
+        (NodeChange("lose", "remove", "fake", 1),),
         (Wait("all", "completed"),),
     )
     ran = run(trial(*steps, nodes=[fakes(2)]), tmp_path)
@@ -189,7 +215,7 @@ def test_a_gang_runs_only_once_all_its_pods_run_and_begins_again_without_one(tmp
     shape = PodShape({"cpu": 1000}, tolerations=ANY, spread=True)
     gang = submit(1, pods=3, shape=shape, seconds=20, gang=True)
     steps = ((gang,), (Wait("run", "running"),), (Pause("a while", 10 * SECOND),),
-             (Nodes("lose", "remove", "fake", 1),), (Wait("all", "completed"),))  # fmt: skip
+             (NodeChange("lose", "remove", "fake", 1),), (Wait("all", "completed"),))  # fmt: skip
     ran = run(trial(*steps, nodes=[fakes(4)]), tmp_path)
     seen = ran.seen
     assert seen.filter(pl.col("stage") == "scheduled")["node"].n_unique() >= 3
@@ -203,7 +229,7 @@ def test_a_deleted_workload_frees_its_nodes_and_holds_up_no_wait(tmp_path: Path)
     first = replace(submit(1, shape=shape, seconds=10_000), name="first")
     second = replace(submit(1, shape=shape, seconds=1), name="second")
     steps = ((first,), (Wait("run", "running"),), (second,), (Pause("look", 5 * SECOND),),
-             (Delete("away", ("first",)),), (Wait("all", "completed"),))  # fmt: skip
+             (DeleteWorkloads("away", ("first",)),), (Wait("all", "completed"),))  # fmt: skip
     ran = run(trial(*steps, nodes=[fakes(1, cpu=2000)]), tmp_path)
     assert ran.ending.outcome == "completed"
     assert (ran.count("deleted"), ran.count("completed")) == (1, 1)
@@ -248,7 +274,7 @@ def test_the_clients_own_rate_caps_every_pace(tmp_path: Path, pace: Pace) -> Non
     assert sent[-1] - sent[0] == pytest.approx(19 / 5, abs=0.1)
 
 
-class _AllOrNothing(PluginBase):
+class _AllOrNothing(SchedulerPlugin):
     """A toy gang scheduler: pods hold their nodes in permit until their whole workload does."""
 
     def __init__(self, sim: Sim, patience: int) -> None:
@@ -314,9 +340,7 @@ def test_kwok_plays_only_so_many_stages_at_a_time(tmp_path: Path) -> None:
 
 
 def test_every_workload_is_one_line_of_submitted_jsonl(tmp_path: Path) -> None:
-    from seatrial.record.submissions import read
-
     run(trial(*to_the_end(submit(7, pods=2, seconds=3, shape=SMALL))), tmp_path)
-    lines = read(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "submitted.jsonl").read_text().splitlines()]
     assert [line["workload"] for line in lines] == [f"load-{i}" for i in range(7)]
     assert {(line["pods"], line["duration_s"], line["phase"]) for line in lines} == {(2, 3.0, "load")}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.sim.api import LATENCY, WRITE, ApiServer, Client
+from seatrial.sim.apiserver import LATENCY, WRITE, ApiClient, ApiServer
 from seatrial.sim.framework import GROUP, POD_BOUND, POD_GONE, ROOM
+from seatrial.sim.goroutines import GoMutex, Goroutine, Goroutines, Signal
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import RELIST, Kubelets
 from seatrial.sim.nodes import Nodes, nodes_to_find
-from seatrial.sim.processes import GoMutex, Process, Processes, Signal
 from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_MOST, UNSCHEDULABLE_LOOK, UNSCHEDULABLE_MOST, Queue
 
 GI = 1 << 30
@@ -59,7 +59,7 @@ def test_a_halt_ends_the_run_after_the_current_event() -> None:
 
 @given(st.integers(1, 200), st.integers(1, 100), st.lists(st.integers(0, 3 * SECOND), min_size=1, max_size=200))
 def test_a_bucket_never_lets_more_than_burst_and_rate_allow_go(qps: int, burst: int, gaps: list[int]) -> None:
-    client = Client("c", qps, burst)
+    client = ApiClient("c", qps, burst)
     now, left = 0, []
     for gap in gaps:
         now += gap
@@ -73,7 +73,7 @@ def test_a_bucket_never_lets_more_than_burst_and_rate_allow_go(qps: int, burst: 
 
 
 def test_an_unlimited_client_never_waits() -> None:
-    client = Client("c")
+    client = ApiClient("c")
     assert [client.slot(7) for _ in range(1000)] == [7] * 1000
 
 
@@ -82,7 +82,7 @@ def test_a_request_takes_about_its_latency() -> None:
     api = ApiServer(kernel, 1)
     answered: list[int] = []
     for _ in range(1001):
-        api.call(Client("c"), WRITE, lambda _: answered.append(kernel.now))
+        api.call(ApiClient("c"), WRITE, lambda _: answered.append(kernel.now))
     kernel.run(SECOND)
     assert sorted(answered)[500] == pytest.approx(LATENCY[WRITE], rel=0.1)
     assert max(answered) > 2 * LATENCY[WRITE]
@@ -260,7 +260,7 @@ def test_what_happens_while_a_pod_is_looked_at_counts_for_it() -> None:
         queue.failed(0, before, ROOM)
         assert queue.pop() == comes_back
         queue.remove(0)
-        queue._away.clear()
+        queue._deleted.clear()
 
 
 def test_a_pods_own_room_does_not_wake_it() -> None:
@@ -330,12 +330,12 @@ def test_a_kubelet_says_the_end_one_relist_after_it_saw_it() -> None:
 
 def test_a_mutex_is_held_by_one_at_a_time_and_everyone_gets_it() -> None:
     kernel = Kernel()
-    processes = Processes(kernel, ApiServer(kernel, 1))
+    processes = Goroutines(kernel, ApiServer(kernel, 1))
     mutex = GoMutex(kernel, processes)
     inside: list[int] = []
     turns: list[int] = []
 
-    def loop(who: int) -> Process:
+    def loop(who: int) -> Goroutine:
         for _ in range(20):
             yield mutex.lock()
             assert not inside
@@ -354,10 +354,10 @@ def test_a_mutex_is_held_by_one_at_a_time_and_everyone_gets_it() -> None:
 
 def test_a_signal_that_has_happened_holds_nobody_up() -> None:
     kernel = Kernel()
-    processes = Processes(kernel, ApiServer(kernel, 1))
+    processes = Goroutines(kernel, ApiServer(kernel, 1))
     seen: list[int] = []
 
-    def wait(signal: Signal) -> Process:
+    def wait(signal: Signal) -> Goroutine:
         yield signal
         seen.append(kernel.now)
 

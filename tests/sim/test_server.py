@@ -13,27 +13,29 @@ from hypothesis import strategies as st
 
 from seatrial import stacks
 from seatrial.analysis.api_tables import unmatched
-from seatrial.analysis.directory import TrialRecord
-from seatrial.clusters.sim import SimCluster, asks_for_more
+from seatrial.clusters.sim import SimCluster, needs_loaded_apiserver
 from seatrial.model.errors import SetupProblem
-from seatrial.model.plan import Delay, FlowObject, Identity, Requests, Scalar, Step, Trial, Until, Wait
+from seatrial.model.plan import Delay, FlowObject, Scalar, Step, Trial
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.metrics import metrics
 from seatrial.record.requests import requests
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
-from seatrial.sim.cores import Cores
-from seatrial.sim.fairness import TIME_OUT
-from seatrial.sim.flows import DEFAULT_LEVELS, DEFAULT_SCHEMAS, Ask
-from seatrial.sim.flows import Identity as Who
+from seatrial.record.trial_record import TrialRecord
+from seatrial.scenario.actions.send_requests import Requester, Requests
+from seatrial.scenario.actions.wait import Wait, WaitForObjects
+from seatrial.sim.apf_server import IN_FLIGHT, LONGEST_WAIT, TOO_MANY, ApfServer, Call, Limits
+from seatrial.sim.fair_queuing import TIME_OUT
+from seatrial.sim.flow_schemas import DEFAULT_LEVELS, DEFAULT_SCHEMAS, RequestInfo
+from seatrial.sim.flow_schemas import UserInfo as Who
 from seatrial.sim.kernel import Kernel
-from seatrial.sim.server import IN_FLIGHT, LONGEST_WAIT, TOO_MANY, Call, Limits, Server
-from seatrial.steps.choreography import Ending, run_steps
+from seatrial.sim.shared_cores import Cores
+from seatrial.steps.choreography import StepsResult, run_steps
 from tests.sim.making import fakes, submit
 from tests.sim.making import trial as plain
 
-TENANT = Identity("tenant", "tenant")
+TENANT = Requester("tenant", "tenant")
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-${i}"}}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d-${i}"}, "spec": {"replicas": 2}}
 
@@ -58,7 +60,7 @@ def test_cores_are_shared_and_no_work_is_lost(jobs: list[tuple[int, int]], count
     kernel.run(10 * SECOND)
     assert len(ended) == len(jobs)
     total = sum(amount for _, amount in jobs) * MILLISECOND
-    assert cores.busy() == pytest.approx(total, abs=len(jobs) * 10)
+    assert cores.spent() == pytest.approx(total, abs=len(jobs) * 10)
     for number, (at, amount) in enumerate(jobs):
         alone = (at + amount) * MILLISECOND
         assert alone - 10 <= ended[number] <= at * MILLISECOND + total + 100, (
@@ -71,13 +73,13 @@ class _Answers:
 
     def __init__(self, limits: Limits, cores: float = 1000) -> None:
         self.kernel = Kernel()
-        self.server = Server(self.kernel, limits, cores, 1)
+        self.server = ApfServer(self.kernel, limits, cores, 1)
         self.answers: list[tuple[int, int, str, int]] = []  # at, code, reason, Retry-After
 
     def send(
         self, who: str, verb: str = "create", groups: tuple[str, ...] = ("system:authenticated",), held: int = 0
     ) -> None:
-        flow = self.server.flow(Who(who, groups), Ask(verb, "configmaps", "", "a"))
+        flow = self.server.flow(Who(who, groups), RequestInfo(verb, "configmaps", "", "a"))
         self.server.send(flow, MILLISECOND, 0, self._answered, None, held=held)
 
     def _answered(self, call: Call, code: int, reason: str, after: int) -> int:
@@ -151,7 +153,7 @@ class Ran:
         ledger, submissions = Ledger(stack.stages, Segment(directory)), Submissions(directory)
         self.cluster = SimCluster(trial, stack, ledger, submissions, directory)
 
-        async def main() -> Ending:
+        async def main() -> StepsResult:
             try:
                 return await run_steps(self.cluster, trial, lambda *_: None)
             finally:
@@ -184,8 +186,10 @@ def test_fairness_keeps_heartbeats_and_scheduler_alive_while_the_load_queues(wor
     rejected = on.of("tenant", TOO_MANY)
     if workers == 100:
         assert rejected.is_empty(), "six queues of fifty hold them all"
-        assert on.cluster._busy is not None
-        assert any(tally.waited for key, tally in on.cluster._busy.server.tallies.items() if key[0] == "global-default")
+        assert on.cluster._loaded is not None
+        assert any(
+            tally.waited for key, tally in on.cluster._loaded.server.tallies.items() if key[0] == "global-default"
+        )
     else:
         assert set(rejected["reason"]) == {"queue-full"}
 
@@ -218,7 +222,7 @@ def test_what_is_created_is_there_until_it_is_deleted(tmp_path: Path) -> None:
             (phase("delete", "again", 40, of="load", made=40, namespaces=4),),
             (phase("create", "more", 8, namespaces=4),),
             (phase("deletecollection", "rest", 4, namespaces=4),),
-            (Until("gone", "gone", ("load", "more"), 0),),
+            (WaitForObjects("gone", "gone", ("load", "more"), 0),),
             namespaces=4,
         ),
         tmp_path,
@@ -241,10 +245,13 @@ def test_deployments_come_up_and_their_pods_go_with_them(tmp_path: Path) -> None
     ran = Ran(
         busy(
             (load,),
-            (Until("up", "available", ("load",), 30),),
-            (Until("run", "pods-running", ("load",), 60),),
+            (WaitForObjects("up", "available", ("load",), 30),),
+            (WaitForObjects("run", "pods-running", ("load",), 60),),
             (phase("delete", "down", 30, of="load", made=30, objects=(DEPLOYMENT, MAP)),),
-            (Until("empty", "pods-gone", ("load",), 0), Until("gone", "gone", ("load",), 0, ("Deployment",))),
+            (
+                WaitForObjects("empty", "pods-gone", ("load",), 0),
+                WaitForObjects("gone", "gone", ("load",), 0, ("Deployment",)),
+            ),
         ),
         tmp_path,
     )
@@ -257,7 +264,7 @@ def test_deployments_come_up_and_their_pods_go_with_them(tmp_path: Path) -> None
 
 
 def test_without_nodes_pods_never_run_and_the_wait_says_how_many(tmp_path: Path) -> None:
-    until = Until("run", "pods-running", ("load",), 6, timeout=30 * SECOND)
+    until = WaitForObjects("run", "pods-running", ("load",), 6, timeout=30 * SECOND)
     ran = Ran(busy((phase(count=3, objects=(DEPLOYMENT,)),), (until,), nodes=0), tmp_path)
     assert (ran.ending.outcome, ran.ending.detail) == ("timeout", "run: after 30s 0 of 6 were pods-running")
 
@@ -328,7 +335,7 @@ def test_a_flow_schema_that_matches_nothing_is_named(tmp_path: Path) -> None:
 
 def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Path) -> None:
     lost = FlowObject("mine", {"priorityLevelConfiguration": {"name": "bulk"}, "rules": []})
-    with pytest.raises(SetupProblem, match="leads to the priority level 'bulk', which is not there"):
+    with pytest.raises(SetupProblem, match="leads to the priority level 'bulk', which does not exist"):
         Ran(busy((phase(),), flow_schemas=(lost,)), tmp_path)
     with pytest.raises(
         SetupProblem, match="the flow schema 'mine' is not complete: it has no 'priorityLevelConfiguration'"
@@ -341,10 +348,10 @@ def test_what_a_server_would_not_follow_is_refused_before_the_load(tmp_path: Pat
 
 
 def test_a_trial_without_requests_keeps_the_plain_server() -> None:
-    assert not asks_for_more(plain((submit(),)))
-    assert not asks_for_more(plain((submit(),), settings={"kube-scheduler": {"qps": 5}}))
-    assert asks_for_more(plain((submit(),), settings={"kube-apiserver": {"max-requests-inflight": 10}}))
-    assert asks_for_more(busy((phase(),)))
+    assert not needs_loaded_apiserver(plain((submit(),)))
+    assert not needs_loaded_apiserver(plain((submit(),), settings={"kube-scheduler": {"qps": 5}}))
+    assert needs_loaded_apiserver(plain((submit(),), settings={"kube-apiserver": {"max-requests-inflight": 10}}))
+    assert needs_loaded_apiserver(busy((phase(),)))
 
 
 def test_components_are_known_by_their_users(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.model.load import latest, load_of
-from seatrial.model.plan import Pace, Submit
+from seatrial.model.load import latest
+from seatrial.model.plan import Pace
 from seatrial.model.units import MILLISECOND, SECOND
+from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.study.trials import run_trial
 from tests.sim.making import SMALL, Ran, fakes, run, to_the_end, trial
 
@@ -67,7 +68,7 @@ def test_phases_that_are_together_below_the_clients_rate_get_each_its_own_pace(
     tallies = {tally.phase: tally for tally in ran.ending.tallies}
     at_once = sum(phase.pace.size if phase.pace.kind == "burst" else 1 for phase in step)
     for phase in step:
-        sent, due = _sent(ran, phase), load_of(phase, 1).due
+        sent, due = _sent(ran, phase), phase.load(1).due
         assert due is not None
         late = [at - wanted for at, wanted in zip(sent, due.tolist(), strict=True)]
         turns = at_once / (1 - share)  # at most, until the client has caught up with everything

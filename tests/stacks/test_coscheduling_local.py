@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.stacks.coscheduling.processes import CONTROLLER, SCHEDULER
+from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.stacks.coscheduling.real import CONTROLLER, SCHEDULER
 from tests.conftest import Seatrial
 
 pytestmark = pytest.mark.local

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from seatrial.clusters.fakes import CONNECTIONS
-from seatrial.clusters.local import programs
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters import programs
+from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
+from seatrial.clusters.programs.binaries import ensure_binaries
 from tests.conftest import COMMAND
 from tests.waiting import eventually
 

@@ -15,24 +15,17 @@ from hypothesis import strategies as st
 
 from seatrial import stacks
 from seatrial.clusters.sim import SimCluster
-from seatrial.model.plan import (
-    Delete,
-    NodeGroup,
-    Nodes,
-    Pause,
-    PodShape,
-    Span,
-    Step,
-    Submit,
-    Toleration,
-    Trial,
-    Wait,
-    Workload,
-)
+from seatrial.model.plan import NodeGroup, PodShape, Span, Step, Toleration, Trial, Workload
+from seatrial.model.settings import Settings
 from seatrial.model.state import State
 from seatrial.model.units import HOUR, MINUTE, SECOND
-from seatrial.sim.framework import ALLOW, POD_GONE, PluginBase
-from seatrial.stacks.plain import Plain, Settings
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.framework import ALLOW, POD_GONE, SchedulerPlugin
+from seatrial.stacks.base import StackBase
 from seatrial.steps.watchman import STALLED, Clog, Watchman
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 
@@ -108,7 +101,7 @@ def test_a_pause_is_no_clog_and_nodes_that_come_are_waited_for(tmp_path: Path) -
     steps = (
         (submit(2),),
         (Pause("later", 5 * MINUTE),),
-        (Nodes("more", "add", "fake", add=fakes(1)),),
+        (NodeChange("more", "add", "fake", add=fakes(1)),),
         (Wait("done", "completed"),),
     )
     assert run(trial(*steps, nodes=[fakes(1, cpu=50)]), tmp_path).ending.outcome == "completed"
@@ -118,7 +111,7 @@ def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
     steps = (
         (submit(1, shape=PodShape({"cpu": 99_000})),),
         (Wait("first", "completed", go_on=True),),
-        (Delete("away", ("load",)),),
+        (DeleteWorkloads("away", ("load",)),),
         (Wait("second", "completed"),),
     )
     ran = run(trial(*steps, nodes=[fakes()]), tmp_path)
@@ -129,7 +122,7 @@ def test_a_wait_that_goes_on_notes_the_clog(tmp_path: Path) -> None:
     assert ran.ending.stalls == [], "it is told once"
 
 
-class _Fickle(PluginBase):
+class _Fickle(SchedulerPlugin):
     """Holds every pod's node for five seconds and then thinks better of it."""
 
     helped_by = POD_GONE
@@ -138,7 +131,7 @@ class _Fickle(PluginBase):
         return 5 * SECOND
 
 
-class _Turns(Plain):
+class _Turns(StackBase):
     name = "turns"
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
@@ -172,7 +165,7 @@ class _Hesitant(_Fickle):
         return self._wait if self._sim.kernel.now < self._until else ALLOW
 
 
-class _Resolves(Plain):
+class _Resolves(StackBase):
     name = "resolves"
 
     def __init__(self, wait: int, after: int) -> None:

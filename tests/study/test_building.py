@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.run import _prepare
-from seatrial.clusters.local import binaries
+from seatrial.cli.run import _built
+from seatrial.clusters.programs import binaries
 from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Target, Trial
@@ -31,11 +31,11 @@ def no_mcad(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_others_run() -> None:
-    left, lines = _prepare(Target(), [_on_local("default"), _on_local("mcad"), _on_local("kueue")])
+    left, lines = _built(Target(), [_on_local("default"), _on_local("mcad"), _on_local("kueue")])
     assert [kept.setup.stack for kept in left] == ["default", "kueue"]
     assert lines == ["the stack 'mcad' is left out: mcad could not be built: go ended with status 1 (Try it by hand.)"]
 
 
 def test_alone_it_is_the_error() -> None:
     with pytest.raises(SetupProblem, match="mcad could not be built"):
-        _prepare(Target(), [_on_local("mcad")])
+        _built(Target(), [_on_local("mcad")])

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.analysis.directory import read_study
+from seatrial.analysis.studies import Study
 from seatrial.model.errors import SetupProblem
-from seatrial.record.layout import FORMATS, OURS
+from seatrial.record.layout import FORMATS, REMOVABLE
 from seatrial.record.segments import Segment
-from seatrial.study import directory
+from seatrial.study import study_directory
 from tests.conftest import Seatrial
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from seatrial.study import directory
+from seatrial.study import study_directory
 
-with directory.made(Path(sys.argv[1]), force=False):
-    directory.write(Path(sys.argv[1]), {"format": 1, "trials": [], "run": {"state": "running"}})
+with study_directory.new_study(Path(sys.argv[1]), force=False):
+    study_directory.write_study(Path(sys.argv[1]), {"format": 1, "trials": [], "run": {"state": "running"}})
     print("held", flush=True)
     time.sleep(100)
 """
@@ -47,16 +47,16 @@ def test_a_study_that_is_written_is_refused_with_the_process_until_that_is_gone(
     with subprocess.Popen(holding, stdout=subprocess.PIPE, text=True) as writer:
         try:
             assert writer.stdout is not None and writer.stdout.readline() == "held\n"
-            assert read_study(out).state == "running", "readers need no lock"
+            assert Study.open(out).state == "running", "readers need no lock"
             for _ in range(2):
                 said = f"process {writer.pid} is writing"
-                with pytest.raises(SetupProblem, match=said) as refused, directory.made(out, force=True):
+                with pytest.raises(SetupProblem, match=said) as refused, study_directory.new_study(out, force=True):
                     pass
                 assert f"kill {writer.pid}" in refused.value.remedy
             os.kill(writer.pid, signal.SIGKILL)
             writer.wait(timeout=10)
-            assert read_study(out).state == "killed"
-            with directory.made(out, force=True):
+            assert Study.open(out).state == "killed"
+            with study_directory.new_study(out, force=True):
                 assert not list(out.iterdir())
         finally:
             writer.kill()
@@ -79,7 +79,7 @@ def test_a_second_run_onto_a_study_that_is_written_ends_with_a_line_and_the_firs
     assert second.returncode == 3, second.stderr
     assert "Traceback" not in second.stderr
     assert f"process {first.pid} is writing the study in out" in second.stderr
-    assert [trial.outcome for trial in read_study(tmp_path / "out").trials] == ["completed"]
+    assert [trial.outcome for trial in Study.open(tmp_path / "out").trials] == ["completed"]
 
 
 def test_a_study_that_somebody_samples_is_not_replaced(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_a_study_that_somebody_samples_is_not_replaced(tmp_path: Path) -> None:
     (out / "study.json").write_text("{}")
     segment = Segment(out / "trials" / "001")
     with pytest.raises(SetupProblem, match="seatrial sample"):
-        directory.make(out, force=True)
+        study_directory.make_empty(out, force=True)
     segment.close()
-    directory.make(out, force=True)
+    study_directory.make_empty(out, force=True)
     assert not list(out.iterdir())
 
 
@@ -102,7 +102,7 @@ def test_force_leaves_nothing_of_a_study_that_had_every_file(seatrial: Seatrial,
     out = tmp_path / "out"
     there = {path.name for path in out.iterdir()}
     assert {"api.csv", "api-differences.csv", "api.png", "sizes.csv", "sizes.png", "general.pdf"} <= there
-    assert there <= set(OURS)
+    assert there <= set(REMOVABLE)
     (out / "mine.txt").write_text("kept")
-    directory.make(out, force=True)
+    study_directory.make_empty(out, force=True)
     assert [path.name for path in out.iterdir()] == ["mine.txt"]

@@ -8,11 +8,11 @@ import pytest
 
 from seatrial import stacks
 from seatrial.model.errors import ScenarioProblem, UsageProblem
-from seatrial.model.lifecycle import STANDARD
+from seatrial.model.lifecycle import ADMITTED, QUEUED, STANDARD, Stage, lifecycle_with
 from seatrial.model.plan import Trial
 from seatrial.scenario.document import from_text
 from seatrial.scenario.expansion import expand
-from seatrial.study.running import check
+from seatrial.study.eligibility import check
 from tests.sim.making import run
 
 SCENARIO = """\
@@ -24,7 +24,8 @@ steps:
   - wait: {{for: {stage}, timeout: 1m}}
   - pause: 1ms
 """
-OWN = {"kueue": "quota_reserved", "mcad": "head_of_line", "gang": "group_scheduled"}
+USUAL = {stage.name for stage in STANDARD}
+OWN = [(name, stage) for name in stacks.names() for stage in stacks.stages_of(name) if stage not in USUAL]
 
 
 def _trials(names: str, stage: str) -> list[Trial]:
@@ -32,7 +33,7 @@ def _trials(names: str, stage: str) -> list[Trial]:
     return expand(from_text(text, "s.yaml"), on="sim", stacks=stacks.settings(), stages=stacks.stages())
 
 
-@pytest.mark.parametrize(("stack", "stage"), OWN.items())
+@pytest.mark.parametrize(("stack", "stage"), OWN)
 def test_a_stage_of_the_stacks_own_can_be_waited_for(stack: str, stage: str, tmp_path: Path) -> None:
     [trial] = check(_trials(f"[{stack}]", stage)).trials
     ran = run(trial, tmp_path)
@@ -42,10 +43,23 @@ def test_a_stage_of_the_stacks_own_can_be_waited_for(stack: str, stage: str, tmp
 
 
 def test_every_stage_of_every_stack_is_known_to_the_language() -> None:
-    own = {stage for name in stacks.names() for stage in stacks.stages_of(name)} - {stage.name for stage in STANDARD}
-    assert own == set(OWN.values())
-    for stage in own:
+    assert {("kueue", "quota_reserved"), ("mcad", "head_of_line"), ("gang", "group_scheduled")} <= set(OWN)
+    for _, stage in OWN:
         assert _trials("[kueue]", stage)
+
+
+def test_own_stages_follow_the_one_they_name_in_the_order_given() -> None:
+    first, second = (Stage(name, "workload", "", after=QUEUED) for name in ("first", "second"))
+    third = Stage("third", "workload", "", after=first)
+    order = [stage.name for stage in lifecycle_with(QUEUED, first, third, second, ADMITTED)]
+    assert order[:7] == ["submitted", "created", "queued", "first", "third", "second", "admitted"]
+
+
+def test_a_stage_after_one_that_the_stack_lacks_is_a_mistake() -> None:
+    with pytest.raises(
+        ValueError, match="the stage 'first' comes after 'queued', which is not among the stack's stages"
+    ):
+        lifecycle_with(Stage("first", "workload", "", after=QUEUED))
 
 
 def test_where_some_set_ups_lack_the_stage_they_are_named_with_its_place() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from seatrial.cli.submit import _wish
 from seatrial.model.errors import SeatrialError, SetupProblem, UsageProblem
 from seatrial.model.plan import PodShape, Workload
-from seatrial.record.submissions import NAME, Submissions, take_up
-from seatrial.study import submitting
+from seatrial.record.layout import SUBMITTED
+from seatrial.record.submissions import Submissions, take_up
+from seatrial.study import submission_sending
 
 OPTIONS = ("type", "workloads", "parallel", "num-workers", "gpus", "delay", "project", "pvc", "stack", "template", "cluster",
            "context", "kubeconfig")  # fmt: skip
@@ -22,7 +23,7 @@ OPTIONS = ("type", "workloads", "parallel", "num-workers", "gpus", "delay", "pro
 
 def _begin(out: Path, **asked: Any) -> None:
     named = {f"--{name}": asked.get(name.replace("-", "_")) for name in OPTIONS}
-    submitting.begin(out, _wish(named, None), lambda *_: None)
+    submission_sending.begin(out, _wish(named, None), lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_an_out_of_other_options_is_refused_with_what_differs(tmp_path: Path) ->
     _recorded(out)
     given_now = {"--type": "training", "--workloads": 6, "--gpus": 2, "--delay": None}
     with pytest.raises(UsageProblem) as raised:
-        submitting.resume(out, given_now, "b: 1\n", lambda *_: None)
+        submission_sending.resume(out, given_now, "b: 1\n", lambda *_: None)
     said = raised.value.message
     assert "--workloads was 5, not 6" in said
     assert "--gpus was not given, not 2" in said
@@ -64,14 +65,14 @@ def test_an_out_of_other_options_is_refused_with_what_differs(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("many-small-jobs", "a study of 'many-small-jobs'"), ("", "no study to go on with")]
+    ("name", "says"), [("many-small-jobs", "a study of 'many-small-jobs'"), ("", "no study to continue")]
 )
 def test_what_is_no_submission_is_not_taken_up(tmp_path: Path, name: str, says: str) -> None:
     out = tmp_path / "out"
     if name:
         _recorded(out, name)
     with pytest.raises(UsageProblem, match=says):
-        submitting.resume(out, {}, None, lambda *_: None)
+        submission_sending.resume(out, {}, None, lambda *_: None)
 
 
 def test_a_submission_is_not_begun_over_another(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def _write(directory: Path, count: int, refused: set[int] | None = None) -> byte
         workload = Workload(f"w-{index}", "training", index, 1, PodShape({}), 10**9)
         submissions.add(index, workload, index, "no" if index in (refused or ()) else "")
     submissions.close()
-    return (directory / NAME).read_bytes()
+    return (directory / SUBMITTED).read_bytes()
 
 
 @given(st.data())
@@ -97,27 +98,27 @@ def test_wherever_a_crash_cut_the_file_the_whole_lines_count_and_can_be_added_to
     directory = tmp_path_factory.mktemp("cut")
     whole = _write(directory, 5)
     cut = data.draw(st.integers(0, len(whole)))
-    (directory / NAME).write_bytes(whole[:cut])
+    (directory / SUBMITTED).write_bytes(whole[:cut])
     lines = whole[:cut].count(b"\n")
     done = take_up(directory)
     assert done.indices == frozenset(range(lines))
     assert done.torn == (cut > 0 and not whole[:cut].endswith(b"\n"))
-    assert (directory / NAME).read_bytes() == b"".join(whole.splitlines(keepends=True)[:lines])
+    assert (directory / SUBMITTED).read_bytes() == b"".join(whole.splitlines(keepends=True)[:lines])
     assert not take_up(directory).torn
 
 
 def test_refused_ones_are_taken_out_only_to_be_sent_again(tmp_path: Path) -> None:
     _write(tmp_path, 5, refused={1, 3})
     assert take_up(tmp_path).refused == {1: "no", 3: "no"}
-    assert take_up(tmp_path, again_if_refused=True).indices == {0, 2, 4}
+    assert take_up(tmp_path, retry_refused=True).indices == {0, 2, 4}
     assert take_up(tmp_path).indices == {0, 2, 4}
 
 
 def test_zeros_after_a_power_cut_are_a_torn_line_and_damage_before_is_not_ours_to_mend(tmp_path: Path) -> None:
     whole = _write(tmp_path, 3)
-    (tmp_path / NAME).write_bytes(whole + b"\0" * 40)
+    (tmp_path / SUBMITTED).write_bytes(whole + b"\0" * 40)
     assert take_up(tmp_path).torn
-    (tmp_path / NAME).write_bytes(b"nonsense\n" + whole)
+    (tmp_path / SUBMITTED).write_bytes(b"nonsense\n" + whole)
     with pytest.raises(SetupProblem, match="damaged before its last line"):
         take_up(tmp_path)
-    assert (tmp_path / NAME).read_bytes() == b"nonsense\n" + whole
+    assert (tmp_path / SUBMITTED).read_bytes() == b"nonsense\n" + whole

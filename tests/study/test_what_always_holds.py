@@ -11,21 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.model.plan import (
-    NodeGroup,
-    Nodes,
-    Pace,
-    Pause,
-    PodShape,
-    Span,
-    Step,
-    Submit,
-    Taint,
-    Toleration,
-    Trial,
-    Wait,
-)
+from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Step, Taint, Toleration, Trial
 from seatrial.model.units import MILLISECOND, MINUTE
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.pause import Pause
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
 from tests.sim.making import Ran, run, trial
 
 GI = 1 << 30
@@ -88,8 +79,8 @@ def trials(draw: st.DrawFn) -> Trial:
     for number in range(draw(st.integers(0, 3))):
         added = draw(groups(f"more-{number}"))
         nodes = draw(st.sampled_from([
-            Nodes("n", "add", added.name, None, added),
-            Nodes("n", draw(change), "first", draw(st.integers(1, 3))),
+            NodeChange("n", "add", added.name, None, added),
+            NodeChange("n", draw(change), "first", draw(st.integers(1, 3))),
         ]))  # fmt: skip
         steps += [(Pause("p", draw(seconds)),), (nodes,)]
     steps.append((Wait("end", "completed", timeout=5 * MINUTE),))
@@ -167,10 +158,10 @@ def _stages_come_in_lifecycle_order(ran: Ran, asked: Trial) -> None:
 
 def _everything_is_accounted_for(ran: Ran, asked: Trial) -> None:
     submitted, completed = ran.count("submitted"), ran.count("completed")
-    assert submitted <= sum(submit.count for submit in asked.submits())
+    assert submitted <= sum(submit.count for submit in asked.phases(Submit))
     assert completed + ran.count("failed") + ran.count("deleted") <= submitted
     if ran.ending.outcome == "completed":
-        assert completed == submitted == sum(submit.count for submit in asked.submits())
+        assert completed == submitted == sum(submit.count for submit in asked.phases(Submit))
     else:
         assert ran.ending.outcome in ("timeout", "clogged")
-        assert completed < sum(submit.count for submit in asked.submits())
+        assert completed < sum(submit.count for submit in asked.phases(Submit))

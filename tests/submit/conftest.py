@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from seatrial.clusters import fakes
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.binaries import ensure_binaries
-from seatrial.clusters.local.components import Wish
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.kwok import fake_nodes, stage_objects
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.components import PlaneOptions
+from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.kube import Client, Resource, access_from
 from seatrial.kube.shapes import Object
 from seatrial.model.labels import STUDY_LABEL
@@ -33,7 +35,7 @@ NODES = NodeGroup(
 class Cluster:
     """The control plane, and questions to its API server."""
 
-    def __init__(self, found: kept.Kept) -> None:
+    def __init__(self, found: kept_clusters.KeptCluster) -> None:
         self.kubeconfig = found.kubeconfig()
 
     def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
@@ -60,14 +62,18 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Its state directory is its own, and set only where it is used: other folders' tests run in the same worker."""
+    state = str(tmp_path_factory.mktemp("submit-state"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("submit-state")))
+        patch.setenv("XDG_STATE_HOME", state)
         settings = resolve(CONTROL_PLANE, "unlimited", {})
-        wish = Wish(settings=settings, stages=fakes.stages([NODES]), audit=False)
-        there = Cluster(kept.up(CLUSTER, wish, ensure_binaries([*programs.CONTROL_PLANE, programs.KUBECTL])))
-        there.ask(lambda client: fakes.create(client, NODES, 0, {}))
-        yield there
-        kept.down(CLUSTER)
+        options = PlaneOptions(settings=settings, stages=stage_objects.stages([NODES]), audit=False)
+        there = Cluster(kept_planes.up(CLUSTER, options, ensure_binaries([*programs.CONTROL_PLANE, programs.KUBECTL])))
+        there.ask(lambda client: fake_nodes.create(client, NODES, 0, {}))
+    yield there
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", state)
+        kept_planes.down(CLUSTER)
 
 
 @pytest.fixture(autouse=True)

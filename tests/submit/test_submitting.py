@@ -20,15 +20,16 @@ import pytest
 import yaml
 
 from seatrial.cli.submit import _wish
-from seatrial.clusters.local import kept, programs
-from seatrial.clusters.local.binaries import ensure_binaries
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.kube import Client, Resource
 from seatrial.kube.resources import CLAIMS, JOBS, NAMESPACES, NEVER, PODS, SERVICES, create
 from seatrial.kube.shapes import Object, Shape
 from seatrial.model.errors import SetupProblem
 from seatrial.model.labels import DURATION_ANNOTATION, STUDY_LABEL, WORKLOAD_LABEL
-from seatrial.study import submitting
-from seatrial.study.submitting import Sent
+from seatrial.study import submission_sending
+from seatrial.study.submission_sending import SubmissionProgress
 from tests.conftest import COMMAND, Seatrial
 from tests.submit.conftest import CLUSTER, Cluster, lines_of, python_env, study_of
 from tests.waiting import eventually
@@ -59,16 +60,16 @@ class Quota(Object):
     status: Hard = msgspec.field(default_factory=Hard)
 
 
-def submit(out: Path, template: Path | None = None, **given: Any) -> Sent:
+def submit(out: Path, template: Path | None = None, **given: Any) -> SubmissionProgress:
     """`seatrial submit -o OUT --GIVEN …`, in this process."""
     named = {"cluster": CLUSTER} if "context" not in given else {}
     given = named | {name.replace("_", "-"): value for name, value in given.items()}
     assert set(given) <= set(OPTIONS)
-    return submitting.begin(out, _wish({f"--{name}": given.get(name) for name in OPTIONS}, template), _nobody)
+    return submission_sending.begin(out, _wish({f"--{name}": given.get(name) for name in OPTIONS}, template), _nobody)
 
 
-def resume(out: Path, again_if_refused: bool = False) -> Sent:
-    return submitting.resume(out, {}, None, _nobody, again_if_refused)
+def resume(out: Path, retry_refused: bool = False) -> SubmissionProgress:
+    return submission_sending.resume(out, {}, None, _nobody, retry_refused)
 
 
 def _nobody(sent: int, refused: int, of: int) -> None:
@@ -187,7 +188,7 @@ def test_what_a_quota_refuses_is_recorded_and_sent_again_only_when_asked(
     again = resume(out)
     assert (again.sent, again.refusals) == (3, 5)
     cluster.ask(lambda client: client.delete(QUOTAS, "few", project))
-    last = resume(out, again_if_refused=True)
+    last = resume(out, retry_refused=True)
     assert (last.sent, last.refusals) == (8, 0)
     _each_once(cluster, out, 8, project)
 
@@ -226,7 +227,7 @@ async def _until_denied(client: Client, namespace: str) -> None:
     """The server's own watch of policies has to bring this one; nothing is made meanwhile."""
     pod = {"containers": [{"name": "a", "image": "b"}], "restartPolicy": "Never"}
     body = {"metadata": {"name": "try-1"}, "spec": {"template": {"spec": pod}}}
-    request = msgspec.structs.replace(create(JOBS, body, "try-1", namespace), again=NEVER)
+    request = msgspec.structs.replace(create(JOBS, body, "try-1", namespace), if_lost=NEVER)
     request = msgspec.structs.replace(request, path=f"{request.path}?dryRun=All")
     async with asyncio.timeout(60):
         while b"no ones" not in (await client.send(request)).body:
@@ -275,7 +276,7 @@ def test_a_job_of_our_name_counts_only_with_our_label(cluster: Cluster, tmp_path
     assert sent.torn
     assert (sent.sent, sent.refusals) == (2, 1)
     lines = {line["index"]: line for line in lines_of(out)}
-    assert "nothing shows that it is ours" in lines[1]["refused"]
+    assert "does not carry the label of this run" in lines[1]["refused"]
     assert "refused" not in lines[2]
     assert lines[2]["error_ns"] == 10**9
     before = json.loads(third)["at_ns"]
@@ -372,7 +373,7 @@ def test_the_api_server_dies_in_between_and_nothing_is_lost_or_made_twice(cluste
     with _start("-o", str(out), "-n", "60", "-p", "4", "--delay", "0.2", "--cluster", CLUSTER) as process:
         _wait_for_lines(out, 12, process)
         assert process.poll() is None
-        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
+        os.kill(kept_clusters.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
         said, wrong = process.communicate(timeout=180)
     assert (process.returncode, said[:35]) == (0, "60 of 60 workloads submitted after "), wrong
     _each_once(cluster, out, 60)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.clusters.local import kept
+from seatrial.clusters.access import kept_clusters
 from seatrial.kube import Client
 from seatrial.kube.resources import CLUSTER_ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS, create
 from tests.conftest import Seatrial
@@ -89,7 +89,7 @@ def test_a_plugin_is_asked_again_when_its_token_has_ended(
         account.end()
         account.plugin(account.token())
         # A server believes a token that it has seen for ten seconds more; a new one looks at once.
-        os.kill(kept.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
+        os.kill(kept_clusters.find(CLUSTER).pids["kube-apiserver"], signal.SIGKILL)
         _, wrong = process.communicate(timeout=180)
     assert process.returncode == 0, wrong
     _each_once(cluster, out, 40)

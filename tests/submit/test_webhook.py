@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.clusters.local import kept
+from seatrial.clusters.access import kept_clusters
 from seatrial.kube import Resource
 from tests.submit.conftest import CLUSTER, Cluster, lines_of
 from tests.submit.test_submitting import _until_denied, project, submit
@@ -48,7 +48,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    layout = kept.find(CLUSTER).layout
+    layout = kept_clusters.find(CLUSTER).layout
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(layout.certificate("serving"), layout.key("serving"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
@@ -62,7 +62,7 @@ def address() -> Iterator[str]:
 def test_what_a_webhook_refuses_is_recorded_in_its_words_and_does_not_stop_the_others(
     cluster: Cluster, tmp_path: Path, project: str, address: str
 ) -> None:
-    authority = base64.b64encode(kept.find(CLUSTER).layout.ca.read_bytes()).decode()
+    authority = base64.b64encode(kept_clusters.find(CLUSTER).layout.ca.read_bytes()).decode()
     rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
     hook = {
         "name": "refusing.example.com", "rules": [rule], "sideEffects": "None", "admissionReviewVersions": ["v1"],

@@ -1,28 +1,31 @@
 """api.csv and api-differences.csv: the API server under load, run by run, and what set-ups differ in.
 
-api.csv is one long table, a row per number: of the client (by identity, verb and resource), of the seven measurements, of the
-server's priority levels and flow schemas. api-differences.csv holds every set-up against the first, measurement by measurement,
-with whether the difference is larger than the noise between runs.
+api.csv is one long table with a row per number: of the client (by identity, verb and resource), of the seven measurements, of the
+server's priority levels and flow schemas. api-differences.csv compares every set-up with the first, measurement by measurement,
+and says whether the difference is larger than the noise between runs.
 
-Runs with other params are other experiments: what varies in a sweep keeps them apart in every table (`params`), as in `compare`.
+Runs with different params are different experiments: every table keeps them apart by the params that vary, as `compare` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.api import COUNTED, MEASUREMENTS, Load, counted, measurements
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
+from seatrial.analysis.api_load import MEASUREMENTS, ApiLoad, counted, measurements
+from seatrial.analysis.cells import called, labels
 from seatrial.analysis.resampling import of_runs
-from seatrial.model.doubts import COUNTS, KINDS, RATES, TIMES, kind_of
+from seatrial.analysis.studies import Study
+from seatrial.model.doubts import COUNTS, KINDS, RATES, TIMES
+from seatrial.model.figures import FIGURES
 from seatrial.model.units import SECOND
+from seatrial.record.files import atomic_write
 from seatrial.record.layout import API, DIFFERENCES
 from seatrial.record.requests import SERVER
+from seatrial.record.trial_record import TrialRecord
 
 COLUMNS = ("trial", "setup", "params", "repeat", "valid", "about", "who", "verb", "resource", "statistic", "value")
 DIFFERENCE_COLUMNS = (
@@ -33,8 +36,8 @@ DIFFERENCE_COLUMNS = (
 Row = tuple[str, str, str, str, str, float | None]  # about, who, verb, resource, statistic, value
 
 
-def api_rows(load: Load) -> Iterator[Row]:
-    """Everything that api.csv says of one trial."""
+def api_rows(load: ApiLoad) -> Iterator[Row]:
+    """The rows of api.csv for one trial."""
     for (identity, verb, resource), rows in load.requests.group_by("identity", "verb", "resource", maintain_order=True):
         for statistic, value in counted(rows).items():
             yield "requests", str(identity), str(verb), str(resource), statistic, value
@@ -48,7 +51,7 @@ def api_rows(load: Load) -> Iterator[Row]:
     yield from _processes(load)
 
 
-def _flows(load: Load) -> Iterator[Row]:
+def _flows(load: ApiLoad) -> Iterator[Row]:
     """Per flow schema (`who`) and priority level (`resource`): dispatched, rejected by reason, waited, executing and queued
     at most."""
     rows = load.metrics.filter(pl.col("metric").str.starts_with("apiserver_flowcontrol_"))
@@ -62,7 +65,7 @@ def _flows(load: Load) -> Iterator[Row]:
     for (schema, level, metric, reason), part in rows.group_by(
         "flow_schema", "priority_level", "metric", "reason", maintain_order=True
     ):
-        series = part.group_by("at_ns").agg(pl.col("value").sum()).sort("at_ns")
+        series = part.group_by("at_ns", maintain_order=True).agg(pl.col("value").sum()).sort("at_ns")
         short = str(metric).removeprefix("apiserver_flowcontrol_")
         if short.endswith(("_total", "_sum", "_count")):
             first = series["value"][0] if series["at_ns"][0] <= _first_look(load) else 0.0
@@ -80,13 +83,13 @@ def _flows(load: Load) -> Iterator[Row]:
             yield "flow", schema, "", level, name.removesuffix("_requests_total"), value
 
 
-def _first_look(load: Load) -> int:
-    """When the server was first asked: a series that is not there by then began at 0."""
+def _first_look(load: ApiLoad) -> int:
+    """When the server was first scraped: a series that is missing then began at 0."""
     first = load.metrics.filter(pl.col("source") == "kube-apiserver")["at_ns"].min()
     return int(first) if isinstance(first, int) else 0
 
 
-def _processes(load: Load) -> Iterator[Row]:
+def _processes(load: ApiLoad) -> Iterator[Row]:
     for (source,), rows in load.metrics.filter(pl.col("metric").str.starts_with("process_")).group_by(
         "source", maintain_order=True
     ):
@@ -102,32 +105,23 @@ def _float(value: object) -> float | None:
 
 
 def _kind(row: Row) -> str:
-    """Of which kind (`model.doubts`) a number of api.csv is."""
+    """The kind of figures (`model.doubts`) that a number of api.csv belongs to."""
     about, _, _, what, statistic, _ = row
     if about == "measurement":
         return TIMES if what == "request duration" else COUNTS if what == "in flight" else RATES
-    return kind_of(statistic)
-
-
-def labels(trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """Trial → the params that vary in the study, as its cell is called (`clients=5 size=1k`); empty where none does."""
-    names = fig.varying((trial.setup, trial.params) for trial in trials)
-    return {t.name: " ".join(f"{name}={fig.as_text(t.params.get(name))}" for name in names) for t in trials}
-
-
-def called(setup: str, params: str) -> str:
-    """A set-up in its cell, in words."""
-    return f"{setup} ({params})" if params else setup
+    if statistic in FIGURES:
+        return FIGURES[statistic].doubted_as
+    return TIMES if statistic.endswith("_s") else COUNTS
 
 
 def api_table(trials: Sequence[TrialRecord]) -> pl.DataFrame:
-    """api.csv, of all trials that sent requests; no rows where none did."""
+    """api.csv of all trials that sent requests; empty if none did."""
     params = labels(trials)
     found = []
     for trial in trials:
         sure = {kind: trial.vouches_for([kind]) for kind in KINDS}
         run = (trial.name, trial.setup, params[trial.name], int(trial.document.get("repeat", 0)))
-        found += [(*run, sure[_kind(row)], *row) for row in (api_rows(Load(trial)) if Load(trial).there else ())]
+        found += [(*run, sure[_kind(row)], *row) for row in (api_rows(ApiLoad(trial)) if ApiLoad(trial).there else ())]
     kinds: dict[str, type[pl.DataType]] = {"value": pl.Float64, "repeat": pl.Int64, "valid": pl.Boolean}
     return pl.DataFrame(found, schema={name: kinds.get(name, pl.String) for name in COLUMNS}, orient="row")
 
@@ -152,20 +146,22 @@ class Difference:
 
     @property
     def difference(self) -> float:
+        """Set-up minus baseline."""
         return self.of_setup - self.of_baseline
 
     @property
     def percent(self) -> float | None:
+        """The difference, in percent of the baseline."""
         return 100 * self.difference / self.of_baseline if self.of_baseline else None
 
     @property
     def larger_than_noise(self) -> bool | None:
-        """None where there are too few runs to tell, or runs that are not to be trusted."""
+        """None if there are too few runs to tell, or runs that are not to be trusted."""
         return None if not self.valid or self.low is None or self.high is None else self.low > 0 or self.high < 0
 
 
 def differences(table: pl.DataFrame) -> list[Difference]:
-    """Every set-up against the first, cell by cell, for the mean of every measurement and its largest value."""
+    """Every set-up against the first, cell by cell, by the mean and the maximum of every measurement."""
     rows = table.filter(pl.col("about") == "measurement")
     return [
         one
@@ -191,6 +187,7 @@ def _against_the_first(cell: pl.DataFrame, setup: str, params: str) -> Iterator[
 
 
 def differences_frame(found: Sequence[Difference]) -> pl.DataFrame:
+    """api-differences.csv."""
     texts = ("measurement", "unit", "statistic", "params", "baseline", "setup", "runs")
     schema = {
         name: pl.String if name in texts else pl.Boolean if name in ("larger_than_noise", "valid") else pl.Float64
@@ -201,21 +198,19 @@ def differences_frame(found: Sequence[Difference]) -> pl.DataFrame:
     )
 
 
-def write_api_tables(out: Path, study: StudyRecord | None = None) -> list[Path]:
-    """api.csv, and api-differences.csv where there is something to compare; nothing for a study without requests."""
-    study = study or read_study(out)
+def write_api_tables(study: Study) -> list[Path]:
+    """api.csv, and api-differences.csv if there is something to compare; neither for a study without requests."""
     table = api_table(study.trials)
     trusted = {trial.name for trial in study.trusted}
     found = differences(table.filter(pl.col("trial").is_in(trusted)))
     written = []
     for name, frame in ((API, table), (DIFFERENCES, differences_frame(found))):
-        path = out / name
+        path = study.out / name
         if frame.is_empty():
             path.unlink(missing_ok=True)
             continue
-        part = path.with_name(path.name + ".part")
-        frame.write_csv(part, float_precision=6)
-        part.replace(path)
+        with atomic_write(path) as part:
+            frame.write_csv(part, float_precision=6)
         written.append(path)
     return written
 
@@ -224,24 +219,17 @@ def write_api_tables(out: Path, study: StudyRecord | None = None) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The requests of one identity in one set-up and cell: means over its runs."""
+class IdentityRequests:
+    """The requests of one identity in one set-up and cell."""
 
     setup: str
     params: str
     who: str
     doubtful: frozenset[str]  # kinds of figures that some run of it cannot vouch for
-    runs: int
-    requests: float
-    rejected: float
-    retried: float
-    errors: float
-    p50_s: float | None
-    p95_s: float | None
-    p99_s: float | None
+    means: Mapping[str, float | None]  # over its runs, by figure
 
 
-def by_identity(trials: Sequence[TrialRecord]) -> list[Asked]:
+def by_identity(trials: Sequence[TrialRecord]) -> list[IdentityRequests]:
     """A line per set-up, cell and identity, the load's own first."""
     found: dict[tuple[str, str, str], list[dict[str, float | None]]] = {}
     params = labels(trials)
@@ -251,30 +239,21 @@ def by_identity(trials: Sequence[TrialRecord]) -> list[Asked]:
         doubtful.setdefault((trial.setup, params[trial.name]), set()).update(kinds)
     components: set[str] = set()
     for trial in trials:
-        load = Load(trial)
+        load = ApiLoad(trial)
         for (who, seen_by), rows in load.requests.group_by("identity", "seen_by", maintain_order=True):
             found.setdefault((trial.setup, params[trial.name], str(who)), []).append(counted(rows))
             if seen_by == SERVER:
                 components.add(str(who))
-    lines = [
-        Asked(
-            setup,
-            cell,
-            who,
-            frozenset(doubtful[setup, cell]),
-            len(runs),
-            *(sum(run[name] or 0 for run in runs) / len(runs) for name in COUNTED),
-            *(_mean([run[name] for run in runs]) for name in ("api_p50_s", "api_p95_s", "api_p99_s")),
-        )
-        for (setup, cell, who), runs in found.items()
-    ]
+    lines = []
+    for (setup, cell, who), runs in found.items():
+        means = {name: _mean([run[name] for run in runs]) for name in runs[0]}
+        lines.append(IdentityRequests(setup, cell, who, frozenset(doubtful[setup, cell]), means))
     places = {where: place for place, where in enumerate(_in_order(trials))}
     return sorted(lines, key=lambda line: (places[line.setup, line.params], line.who in components, line.who))
 
 
 def rejections(table: pl.DataFrame) -> list[tuple[str, str, str, str, float]]:
-    """What the server says about its rejections, the runs of a set-up and cell together: which, flow schema, level, reason, how
-    many."""
+    """The server's counts of rejections over the runs of a set-up and cell: set-up, flow schema, level, reason, count."""
     rows = table.filter(
         (pl.col("about") == "flow") & pl.col("statistic").str.starts_with("rejected ") & (pl.col("value") > 0)
     )
@@ -288,9 +267,9 @@ def rejections(table: pl.DataFrame) -> list[tuple[str, str, str, str, float]]:
 
 
 def unmatched(trial: TrialRecord) -> list[str]:
-    """Flow schemas of the set-up that no request was sorted by, where the server told about flows."""
+    """Flow schemas of the set-up that matched no request, if the server exports flow metrics."""
     wanted = (trial.document.get("flows") or {}).get("flow_schemas") or []
-    load = Load(trial)
+    load = ApiLoad(trial)
     if not wanted or not load.there:
         return []
     gained = dict.fromkeys(wanted, 0.0)
@@ -302,7 +281,7 @@ def unmatched(trial: TrialRecord) -> list[str]:
 
 
 def phase_times(trials: Sequence[TrialRecord]) -> list[tuple[str, dict[str, float]]]:
-    """Phase → set-up (and cell) → how long it took, in seconds, the mean of the runs."""
+    """Phase → set-up (and cell) → its mean duration in seconds."""
     params = labels(trials)
     found: dict[str, dict[str, list[float]]] = {}
     for trial in trials:
@@ -314,14 +293,14 @@ def phase_times(trials: Sequence[TrialRecord]) -> list[tuple[str, dict[str, floa
 
 
 def _in_order(trials: Sequence[TrialRecord]) -> list[tuple[str, str]]:
-    """Set-ups with their cells: cell by cell, so that what is to be compared stands together."""
+    """Set-ups with their cells, cell by cell: set-ups to be compared are adjacent."""
     params = labels(trials)
     cells, setups = (list(dict.fromkeys(names)) for names in (params.values(), (trial.setup for trial in trials)))
     return [(setup, cell) for cell in cells for setup in setups]
 
 
 def in_order(trials: Sequence[TrialRecord]) -> list[str]:
-    """The same, as they are called, those that have a trial."""
+    """The same by name, those with a trial."""
     params = labels(trials)
     there = {(trial.setup, params[trial.name]) for trial in trials}
     return [called(*where) for where in _in_order(trials) if where in there]

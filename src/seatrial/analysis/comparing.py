@@ -1,12 +1,12 @@
-"""Two sides and what sets them apart: set-ups of one study, or the same set-up in two.
+"""Comparison of two sides: two set-ups of one study, or the same set-up in two studies.
 
-A verdict is about a figure over all cells (choices of params) that both sides have, after Holm's correction for how many
-figures are tested. Each cell has its estimate and interval beside it, without a verdict of its own: with five repeats the
-smallest p is 2/252, and six figures are all that Holm can carry. The figures that the scenario calls its answer come first.
+A verdict is about a figure over all cells (choices of params) that both sides have, after Holm's correction for the number of
+figures tested. Each cell has its own estimate and interval, without a verdict: with five repeats the smallest p is 2/252, which
+suffices for six figures. The figures that the scenario names as its answer come first.
 
-Runs of equal seed and repeat saw the same load and are pairs. Exchanging sides within pairs is the sharper test once there are
-eight (2/2⁸ is below 5 % / 6); with fewer it could never say yes, and all runs are dealt out anew, which for pairs errs on the
-side of "noise".
+Runs of equal seed and repeat saw the same load and are pairs. From eight pairs on, sides are exchanged within pairs, which is the
+more powerful test (2/2⁸ is below 5 % / 6). With fewer pairs that test could never be significant; runs are then permuted as if
+unpaired, which errs on the side of "noise".
 """
 
 from __future__ import annotations
@@ -14,112 +14,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.api import FIGURES as API_FIGURES
-from seatrial.analysis.api import identities
-from seatrial.analysis.directory import UNVERIFIED, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.cells import Cell, cell_of, spelled
 from seatrial.analysis.resampling import Effect, holm, of_pairs, of_runs
-from seatrial.analysis.tables import summary_rows
-from seatrial.model.doubts import kind_of
+from seatrial.analysis.sides import MANY, ComparedRun, Side, between, varying_in, why_unlike, within
+from seatrial.analysis.studies import Study
+from seatrial.analysis.trial_figures import MEMBERS
+from seatrial.model import figures as table
 from seatrial.model.errors import UsageProblem
-from seatrial.scenario.expressions import figure_named, phase_of
+from seatrial.model.figures import FIGURES, Figure
+from seatrial.record.trial_record import UNVERIFIED, TrialRecord
+from seatrial.scenario.expressions import figure_named
 from seatrial.scenario.nearest import remedy_for
 
 ALPHA = 0.05
 PAIRS_NEEDED = 8
 EMPTY = "empty"  # in some run; nothing to compare
-MANY = 6  # named in one message
 MOST_TESTED = 6
 
-Cell = tuple[tuple[str, str], ...]  # the params that vary
+_Cells = Sequence[tuple[Sequence[ComparedRun], Sequence[ComparedRun]]]  # runs of both sides, cell by cell
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What is compared: its column in summary.csv, its unit, and the words for more and for less of it."""
+class ComparedFigure:
+    """A figure on both sides, over all cells or in one. `ratio` is second / first, of geometric means; None if a value is not
+    positive, and then `low` and `high` bound the difference."""
 
     name: str
-    unit: str
-    more: str
-    less: str
-    needs_all: bool = True  # it would flatter a side that did not complete
-
-
-TESTED: tuple[Figure, ...] = (
-    Figure("completed", "workloads", "more", "fewer", needs_all=False),
-    Figure("total_s", "s", "slower", "faster"),
-    Figure("dispatch_per_s", "/s", "faster", "slower", needs_all=False),
-    Figure("p50_s", "s", "slower", "faster"),
-    Figure("p95_s", "s", "slower", "faster"),
-    Figure("p99_s", "s", "slower", "faster"),
-)
-# And of a study that sent API requests.
-TESTED_API: tuple[Figure, ...] = (
-    Figure("completed", "workloads", "more", "fewer", needs_all=False),
-    Figure("total_s", "s", "slower", "faster"),
-    Figure("p99_s", "s", "slower", "faster"),
-    Figure("api_p99_s", "s", "slower", "faster", needs_all=False),
-    Figure("requests_per_s", "/s", "faster", "slower", needs_all=False),
-    Figure("rejected", "requests", "more", "fewer", needs_all=False),
-)
-SHOWN: tuple[Figure, ...] = (
-    Figure("dispatch_per_s", "/s", "faster", "slower", needs_all=False),
-    Figure("p50_s", "s", "slower", "faster"),
-    Figure("p95_s", "s", "slower", "faster"),
-    Figure("bound_per_s", "/s", "faster", "slower", needs_all=False),
-    Figure("schedule_p50_s", "s", "slower", "faster", needs_all=False),
-    Figure("schedule_p99_s", "s", "slower", "faster", needs_all=False),
-    Figure("creation_per_s", "/s", "faster", "slower", needs_all=False),
-    Figure("mean_s", "s", "slower", "faster"),
-    Figure("max_s", "s", "slower", "faster"),
-    Figure("cpu_util", "", "more", "less", needs_all=False),
-    Figure("gpu_util", "", "more", "less", needs_all=False),
-    Figure("held_idle_s", "core-s", "more", "less", needs_all=False),
-    Figure("stalled_s", "s", "longer", "shorter", needs_all=False),
-    *(Figure(name, "", "more", "fewer", needs_all=False) for name in fig.AUDITS.values()),
-    Figure("api_p50_s", "s", "slower", "faster", needs_all=False),
-    Figure("api_p95_s", "s", "slower", "faster", needs_all=False),
-    Figure("pod_start_p99_s", "s", "slower", "faster", needs_all=False),
-    *(
-        Figure(name, "", "more", "less", needs_all=False)
-        for name in ("retried", "errors", "in_flight_max", "queued_max", "cpu_cores")
-    ),
-)
-# Differences of a scenario that are no differences of what is run.
-_NO_MATTER = ("about", "answer", "expect", "repeat", "seed", "params")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One trial as far as it is compared."""
-
-    trial: TrialRecord
-    figures: fig.Figures
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        return int(self.figures["seed"] or 0), int(self.figures["repeat"] or 0)
-
-
-@dataclass(frozen=True)
-class Side:
-    """All runs of one set-up of one study."""
-
-    label: str
-    study: StudyRecord
-    setup: str
-    runs: tuple[Run, ...]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A figure on both sides, over all cells or in one. `ratio` is the second side's by the first's, of geometric means;
-    None where a value is not above zero, and then `low` and `high` are of the difference."""
-
-    figure: Figure
     first: float | None = None  # mean
     second: float | None = None
     ratio: float | None = None
@@ -137,45 +58,53 @@ class Found:
     doubtful: tuple[bool, bool] = (False, False)  # a side's runs cannot vouch for this figure: shown, and not judged
 
     @property
+    def figure(self) -> Figure:
+        """Its entry in the table of figures."""
+        return table.find(self.name)
+
+    @property
     def difference(self) -> float | None:
+        """Second minus first."""
         return None if self.first is None or self.second is None else self.second - self.first
 
     @property
     def differs(self) -> bool:
-        return self.verdict in (self.figure.more, self.figure.less)
+        """By more than noise."""
+        return self.verdict in self.figure.words
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideComparison:
     """The second side against the first."""
 
     first: Side
     second: Side
-    found: tuple[Found, ...]  # over all cells; those that are tested first
-    cells: Mapping[str, tuple[Found, ...]]  # the same for each cell, where there is more than one
+    found: tuple[ComparedFigure, ...]  # over all cells; those that are tested first
+    cells: Mapping[str, tuple[ComparedFigure, ...]]  # the same for each cell, where there is more than one
     paired: bool
     notes: tuple[str, ...] = ()  # runs left out, cells that only one side has
     unlike: tuple[str, ...] = ()  # why they should not be compared, where that was asked for all the same
 
     @property
-    def tested(self) -> tuple[Found, ...]:
+    def tested(self) -> tuple[ComparedFigure, ...]:
+        """The figures that get a verdict."""
         return tuple(found for found in self.found if found.tested)
 
     @property
     def different(self) -> bool:
+        """Whether any figure differs by more than noise."""
         return any(found.differs for found in self.found)
 
 
 def compare(
-    outs: Sequence[Path], setups: Sequence[str] = (), figures: Sequence[str] = (), *, anyway: bool = False
-) -> list[Comparison]:
+    studies: Sequence[Study], setups: Sequence[str] = (), figures: Sequence[str] = (), *, anyway: bool = False
+) -> list[SideComparison]:
     """Every study against the first, set-up by set-up; or, of one study, every set-up against the first.
 
-    `figures` are tested instead of the usual ones. Raises UsageProblem for what is not comparable, unless it is to be compared
-    `anyway`.
+    `figures` are tested instead of the usual ones. Raises UsageProblem for sides that are not comparable, unless `anyway`.
     """
     named = [figure_named(name) for name in figures]
-    pairs = _within(outs[0], setups, named) if len(outs) == 1 else _between(outs, setups, named)
+    pairs = within(studies[0], setups, named) if len(studies) == 1 else between(studies, setups, named)
     _refuse_unknown(named, [run.trial for pair in pairs for side in pair for run in side.runs])
     unlike = {id(pair): tuple(why_unlike(*pair)) for pair in pairs}
     reasons = dict.fromkeys(reason for pair in pairs for reason in unlike[id(pair)])
@@ -187,127 +116,22 @@ def compare(
 
 
 def _refuse_unknown(named: Sequence[str], trials: Sequence[TrialRecord]) -> None:
-    """A phase or an identity that nobody knows would be compared as nothing with nothing."""
+    """Raises for a phase or an identity that no trial has."""
     for name in named:
-        of = name.partition("(")[2].removesuffix(")")
-        phase = phase_of(name)
-        known = {one for trial in trials for one in (trial.phases if phase else identities(trial))} if of else {of}
-        if (phase or of) not in known:
-            what = "phase" if phase else "identity"
-            raise UsageProblem(f"these studies have no {what} '{phase or of}'", remedy_for(phase or of, sorted(known)))
-
-
-def sides_of(out: Path, label: str, named: Sequence[str] = ()) -> dict[str, Side]:
-    """Set-up → its side, with the figures that are `named` or that the scenario names as its answer."""
-    study = read_study(out)
-    rows = {str(row["trial"]): row for row in summary_rows(out)}
-    asked = [name for name in (*named, *_answer(study)) if "(" in name]
-    runs: dict[str, list[Run]] = {}
-    for trial in study.trials:
-        figures = {**rows[trial.name], **fig.asked_of(trial, asked)} if asked else rows[trial.name]
-        runs.setdefault(trial.setup, []).append(Run(trial, figures))
-    return {setup: Side(label, study, setup, tuple(of)) for setup, of in runs.items()}
-
-
-def _answer(study: StudyRecord) -> list[str]:
-    return [str(name) for name in study.document.get("answer") or ()]
-
-
-def _within(out: Path, setups: Sequence[str], named: Sequence[str]) -> list[tuple[Side, Side]]:
-    sides = _named(sides_of(out, "", named), out, setups)
-    if len(sides) < 2:
-        raise UsageProblem(
-            f"{out} has one set-up, '{next(iter(sides), '')}', and nothing to compare it with{_why_alone(sides)}",
-            "name a second study",
-        )
-    first, *others = sides.values()
-    return [(first, other) for other in others]
-
-
-def _why_alone(sides: Mapping[str, Side]) -> str:
-    unfinished = next((side.study.unfinished for side in sides.values()), "")
-    return f" ({unfinished})" if unfinished else ""
-
-
-def _between(outs: Sequence[Path], setups: Sequence[str], named: Sequence[str]) -> list[tuple[Side, Side]]:
-    names = [out.resolve().name for out in outs]
-    labels = names if len(set(names)) == len(names) else [str(out) for out in outs]
-    first, *others = (_named(sides_of(out, label, named), out, setups) for out, label in zip(outs, labels, strict=True))
-    pairs: list[tuple[Side, Side]] = []
-    for other in others:
-        both = [setup for setup in first if setup in other]
-        if not both and len(first) == len(other) == 1:
-            pairs.append((next(iter(first.values())), next(iter(other.values()))))
-        pairs += [(first[setup], other[setup]) for setup in both]
-    if not pairs:
-        raise UsageProblem(
-            f"these studies have no set-up in common: {'; '.join(', '.join(side) for side in (first, *others))}",
-            "compare studies of the same scenario, or set-ups of one study with --setup A,B",
-        )
-    return pairs
-
-
-def _named(sides: dict[str, Side], out: Path, setups: Sequence[str]) -> dict[str, Side]:
-    for name in setups:
-        if name not in sides:
-            raise UsageProblem(f"{out} has no set-up '{name}'", f"it has {', '.join(sides) or 'none'}")
-    if not sides:
-        raise UsageProblem(f"{out}: no trial was begun", "run it again")
-    return {name: sides[name] for name in setups} if setups else sides
-
-
-def why_unlike(first: Side, second: Side) -> Iterable[str]:
-    """Why two sides are not comparable. Set-ups of one study may differ in what they like: that is the question."""
-    if first.study.out == second.study.out:
-        return
-    a, b = first.study.document, second.study.document
-    whose = f"{first.label} and {second.label}"
-    if a.get("name") != b.get("name"):
-        yield f"{whose} are of other scenarios ({a.get('name')}, {b.get('name')})"
-    elif keys := _differ(a.get("scenario") or {}, b.get("scenario") or {}, but=_NO_MATTER):
-        yield f"the scenario is not the same in {whose} ({', '.join(keys[:MANY])})"
-    if first.study.on != second.study.on:
-        yield f"{first.label} ran on {first.study.on}, {second.label} on {second.study.on}"
-    elif first.study.on != "sim":  # simulated time does not depend on the machine
-        run_a, run_b = a.get("run") or {}, b.get("run") or {}
-        for what in ("system", "cores", "memory_bytes"):
-            if run_a.get(what) != run_b.get(what):
-                yield f"they ran on other machines ({what}: {run_a.get(what)}, {run_b.get(what)})"
-    if first.setup == second.setup:
-        trial_a, trial_b = first.runs[0].trial.document, second.runs[0].trial.document
-        settings = _differ(_flat(trial_a.get("settings") or {}), _flat(trial_b.get("settings") or {}))
-        if settings:
-            yield f"settings of {first.setup} differ ({', '.join(settings[:MANY])})"
-        if trial_a.get("client") != trial_b.get("client"):
-            yield f"the client of {first.setup} differs"
-    varying = _varying(first, second)
-    fixed_a, fixed_b = (
-        {name: {fig.as_text(run.trial.params.get(name)) for run in side.runs} for name in side.runs[0].trial.params}
-        for side in (first, second)
-    )
-    for name in fixed_a:
-        if name not in varying and fixed_a[name] != fixed_b.get(name, fixed_a[name]):
-            yield f"{name} is {'/'.join(fixed_a[name])} in {first.label} and {'/'.join(fixed_b[name])} in {second.label}"
-
-
-def _differ(a: Mapping[str, Any], b: Mapping[str, Any], but: Sequence[str] = ()) -> list[str]:
-    return [key for key in dict.fromkeys((*a, *b)) if key not in but and a.get(key) != b.get(key)]
-
-
-def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {f"{component}.{name}": value for component, own in settings.items() for name, value in own.items()}
-
-
-def _varying(*sides: Side) -> list[str]:
-    return fig.varying((f"{side.label} {side.setup}", run.trial.params) for side in sides for run in side.runs)
+        _, group, member = table.split(name)
+        if not group:
+            continue
+        known = {one for trial in trials for one in MEMBERS[group](trial)}
+        if member not in known:
+            raise UsageProblem(f"these studies have no {group} '{member}'", remedy_for(member, sorted(known)))
 
 
 def compare_sides(
     first: Side, second: Side, *, unlike: Sequence[str] = (), anyway: bool = False, named: Sequence[str] = ()
-) -> Comparison:
-    """The second side against the first, whatever they are."""
+) -> SideComparison:
+    """The second side against the first."""
     sides = (first, second)
-    names = _varying(first, second)
+    names = varying_in(first, second)
     notes = [
         note
         for study, label in ((first.study, first.label), (second.study, second.label))
@@ -317,7 +141,7 @@ def compare_sides(
     by_cell = [_by_cell(side, names, anyway, notes) for side in (first, second)]
     both = [cell for cell in by_cell[0] if cell in by_cell[1]]
     for place, side in enumerate((first, second)):
-        alone = [_spelled(cell) for cell in by_cell[place] if cell not in by_cell[1 - place]]
+        alone = [(spelled(cell) or "it") for cell in by_cell[place] if cell not in by_cell[1 - place]]
         if alone:
             notes.append(f"only {_who(side, first, second)} has {', '.join(alone[:MANY])}: left out")
     for side in sides:
@@ -325,16 +149,18 @@ def compare_sides(
             notes.append(f"{_who(side, *sides)} is simulated by a model that was never held against the real stack")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
     tested = _tested(first, second, named)
-    wanted = [*tested, *(figure for figure in SHOWN if figure not in tested)]
-    found = [replace(_found(figure, cells, sides, anyway), tested=figure in tested) for figure in wanted]
+    wanted = [*tested, *(figure.name for figure in FIGURES.values() if figure.better and figure.name not in tested)]
+    found = [replace(_found(name, cells, sides, anyway), tested=name in tested) for name in wanted]
     for_each = {
-        _spelled(cell): tuple(_found(figure, [runs], sides, anyway) for figure in wanted)
+        spelled(cell): tuple(_found(name, [runs], sides, anyway) for name in wanted)
         for cell, runs in zip(both if len(both) > 1 else (), cells, strict=False)
     }
-    return Comparison(first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike))
+    return SideComparison(
+        first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike)
+    )
 
 
-def _incomplete(study: StudyRecord, label: str) -> Iterable[str]:
+def _incomplete(study: Study, label: str) -> Iterable[str]:
     """Trials that were not run, and those that have lost files since."""
     whole = f"{label}: " if label else ""
     if study.unfinished:
@@ -344,39 +170,29 @@ def _incomplete(study: StudyRecord, label: str) -> Iterable[str]:
             yield f"{whole}{trial.name} is damaged: {'; '.join(trial.damage)}"
 
 
-def _tested(first: Side, second: Side, named: Sequence[str]) -> tuple[Figure, ...]:
-    """Those that are named; else what the scenario calls its answer, and then the usual ones, six in all (see above)."""
+def _tested(first: Side, second: Side, named: Sequence[str]) -> list[str]:
+    """The figures that are named; else the scenario's answer and then the usual ones, six in all (see above)."""
     if named:
-        return tuple(_figure(name) for name in dict.fromkeys(named))
+        return list(dict.fromkeys(named))
     runs = (*first.runs, *second.runs)
-    api = any(run.figures.get("requests") is not None for run in runs)
-    told = [name for name in _answer(first.study) if name in _answer(second.study)]
-    usual = [figure.name for figure in (TESTED_API if api else TESTED)]
-    if api and not any(run.figures["workloads"] for run in runs):  # it has no figures of workloads
-        usual = [name for name in usual if name in API_FIGURES]
-    return tuple(_figure(name) for name in list(dict.fromkeys((*told, *usual)))[:MOST_TESTED])
-
-
-def _figure(name: str) -> Figure:
-    """With the words of the column that it is of: `rejected(nodes)` has those of `rejected`."""
-    of = name.partition("(")[0]
-    for figure in (*TESTED, *TESTED_API, *SHOWN):
-        if figure.name == of:
-            return replace(figure, name=name)
-    return Figure(name, "", "more", "less", needs_all=False)
+    sent = any(run.figures.get("requests") is not None for run in runs)
+    usual = list(table.TESTED_OF_REQUESTS if sent else table.TESTED)
+    if sent and not any(run.figures["workloads"] for run in runs):
+        usual = [name for name in usual if table.REQUESTS in FIGURES[name].needs]
+    told = [name for name in first.study.answer if name in second.study.answer]
+    return list(dict.fromkeys((*told, *usual)))[:MOST_TESTED]
 
 
 def _who(side: Side, first: Side, second: Side) -> str:
     return side.setup if first.study.out == second.study.out else side.label
 
 
-def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[Cell, list[Run]]:
-    """Runs by the params that vary: those that can be trusted; where none of a cell can, those that ended, marked."""
-    every: dict[Cell, list[Run]] = {}
+def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[Cell, list[ComparedRun]]:
+    """Runs by cell: the trusted ones; in a cell without any, those that ended, marked."""
+    every: dict[Cell, list[ComparedRun]] = {}
     for run in side.runs:
-        cell = tuple((name, fig.as_text(run.trial.params.get(name))) for name in names)
-        every.setdefault(cell, []).append(run)
-    cells: dict[Cell, list[Run]] = {}
+        every.setdefault(cell_of(run.trial, names), []).append(run)
+    cells: dict[Cell, list[ComparedRun]] = {}
     for cell, runs in every.items():
         vouched = [run for run in runs if run.trial.valid]
         kept = runs if anyway else vouched or [run for run in runs if not run.trial.cut_off]
@@ -395,38 +211,33 @@ def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -
     return cells
 
 
-def _spelled(cell: Cell) -> str:
-    return " ".join(f"{name}={value}" for name, value in cell) or "it"
-
-
-def _are_pairs(cells: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> bool:
-    """Every run has a partner that saw the same load, and there are enough of them."""
+def _are_pairs(cells: _Cells) -> bool:
+    """Whether every run has a partner that saw the same load, and there are enough pairs."""
     alike = all({run.pair for run in a} == {run.pair for run in b} and len(a) == len(b) for a, b in cells)
     return alike and sum(len(a) for a, _ in cells) >= PAIRS_NEEDED
 
 
-def _found(
-    figure: Figure, cells: Sequence[tuple[Sequence[Run], Sequence[Run]]], sides: tuple[Side, Side], anyway: bool
-) -> Found:
+def _found(name: str, cells: _Cells, sides: tuple[Side, Side], anyway: bool) -> ComparedFigure:
+    figure = table.find(name)
     if not cells:
-        return Found(figure, why="no runs that both sides have and that can be trusted")
+        return ComparedFigure(name, why="no runs that both sides have and that can be trusted")
     for place, side in enumerate(sides):
         runs = [run for cell in cells for run in cell[place]]
         short = sum(run.figures["total_s"] is None and bool(run.figures["workloads"]) for run in runs)
-        if figure.needs_all and short:
-            return Found(figure, why=f"{short} of {len(runs)} runs of {_who(side, *sides)} did not complete")
-    values = [tuple([_number(run, figure.name) for run in runs] for runs in cell) for cell in cells]
+        if table.COMPLETION in figure.needs and short:
+            return ComparedFigure(name, why=f"{short} of {len(runs)} runs of {_who(side, *sides)} did not complete")
+    values = [tuple([_number(run, name) for run in runs] for runs in cell) for cell in cells]
     if any(value is None for cell in values for side in cell for value in side):
-        return Found(figure, why=EMPTY)
+        return ComparedFigure(name, why=EMPTY)
     known = [([float(v or 0) for v in a], [float(v or 0) for v in b]) for a, b in values]
     both = tuple(tuple(v for cell in known for v in cell[place]) for place in (0, 1))
     means = [sum(side) / len(side) for side in both]
-    vouched = [all(run.trial.vouches_for([kind_of(figure.name)]) for cell in cells for run in cell[n]) for n in (0, 1)]
+    vouched = [all(run.trial.vouches_for([figure.doubted_as]) for cell in cells for run in cell[n]) for n in (0, 1)]
     if not anyway and not all(vouched):
         whose = " and ".join(_who(side, *sides) for side, sure in zip(sides, vouched, strict=True) if not sure)
-        why = f"not to be trusted: {kind_of(figure.name)} of {whose}"
-        return Found(
-            figure, means[0], means[1], why=why, runs=(both[0], both[1]), doubtful=(not vouched[0], not vouched[1])
+        why = f"not to be trusted: {figure.doubted_as} of {whose}"
+        return ComparedFigure(
+            name, means[0], means[1], why=why, runs=(both[0], both[1]), doubtful=(not vouched[0], not vouched[1])
         )
     by_ratio = all(value > 0 for side in both for value in side)
     scale: Callable[[float], float] = math.log if by_ratio else float
@@ -435,22 +246,20 @@ def _found(
     shown: Callable[[float], float] = math.exp if by_ratio else float
     low, high = (None if bound is None else shown(bound) for bound in (effect.low, effect.high))
     one_run = all(len(a) == len(b) == 1 for a, b in known) and len(known) == 1
-    return Found(
-        figure, means[0], means[1], math.exp(effect.estimate) if by_ratio else None, low, high,
+    return ComparedFigure(
+        name, means[0], means[1], math.exp(effect.estimate) if by_ratio else None, low, high,
         None if low is None else effect.level, None if one_run else effect.p,
         effect.smallest_p, why="one run each: no interval" if one_run else "", runs=(both[0], both[1]),
         alike=all(len({*a, *b}) == 1 for a, b in known),
     )  # fmt: skip
 
 
-def _number(run: Run, name: str) -> float | None:
+def _number(run: ComparedRun, name: str) -> float | None:
     value = run.figures.get(name)
     return float(value) if isinstance(value, int | float) else None
 
 
-def _paired_effect(
-    scaled: Sequence[tuple[Sequence[float], Sequence[float]]], cells: Sequence[tuple[Sequence[Run], Sequence[Run]]]
-) -> Effect:
+def _paired_effect(scaled: Sequence[tuple[Sequence[float], Sequence[float]]], cells: _Cells) -> Effect:
     differences = []
     for (a, b), (runs, others) in zip(scaled, cells, strict=True):
         partner = {run.pair: value for run, value in zip(others, b, strict=True)}
@@ -458,8 +267,8 @@ def _paired_effect(
     return of_pairs(differences)
 
 
-def _judged(found: Sequence[Found]) -> list[Found]:
-    """With verdicts. Figures that are the same in all runs of both sides say nothing and are not counted as tested."""
+def _judged(found: Sequence[ComparedFigure]) -> list[ComparedFigure]:
+    """Adds verdicts. Figures that are equal in all runs of both sides do not count as tested."""
     family = [place for place, one in enumerate(found) if one.tested and one.p is not None and not one.alike]
     corrected = dict(zip(family, holm([found[place].p or 0.0 for place in family]), strict=True))
     judged = []
@@ -469,7 +278,7 @@ def _judged(found: Sequence[Found]) -> list[Found]:
         if one.alike:
             verdict, why = "same", ""
         elif p is not None and p <= ALPHA:
-            verdict = one.figure.more if _is_more(one) else one.figure.less
+            verdict = one.figure.words[0 if _is_more(one) else 1]
         elif p is not None and one.smallest_p * len(family) <= ALPHA:
             verdict = "noise"
         elif p is not None:
@@ -478,5 +287,5 @@ def _judged(found: Sequence[Found]) -> list[Found]:
     return judged
 
 
-def _is_more(one: Found) -> bool:
+def _is_more(one: ComparedFigure) -> bool:
     return one.ratio > 1 if one.ratio is not None else (one.difference or 0) > 0

@@ -1,14 +1,13 @@
-"""The gates of a study: every `expect` of its scenario, held against all repeats.
+"""The gates of a study: every `expect` of its scenario, judged over all repeats.
 
-An expectation is judged for each set-up and choice of params (or, if it names its set-ups itself, for each choice of params), over
-the repeats of that. Two rules:
+An expectation is judged for each set-up and cell (or, if it names its set-ups, for each cell), over the repeats. Two rules:
 
-- What is counted or said (workloads, outcomes, audits) must hold in every repeat.
-- What is measured (times, rates, utilisation) varies, and a threshold near its mean would fail every other day until nobody looks.
-  So for each comparison the margin (left minus right) is taken in every repeat, where all set-ups saw the same load, and the gate
+- Exact figures (counts, outcomes, audits) must hold in every repeat.
+- Measured figures (times, rates, utilisation) vary, and a threshold near the mean would fail every other day until nobody looks. So
+  for each comparison the margin (left minus right) is taken in every repeat, where all set-ups saw the same load, and the gate
   fails only if the interval around the mean margin lies wholly on the wrong side. Up to five repeats that interval goes from the
-  smallest to the largest margin: the gate fails if every repeat says so. From six on it is that of `resampling.of_pairs`. One
-  repeat decides alone. A mean on the wrong side that is not beyond noise is `open`: it passes, and is said.
+  smallest to the largest margin: the gate fails if every repeat does. From six on it is that of `resampling.of_pairs`. One
+  repeat decides alone. A mean on the wrong side that is within noise is `open`: it passes, and is reported.
 
 A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate.
 """
@@ -18,16 +17,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.comparing import Side, sides_of, why_unlike
-from seatrial.analysis.directory import CUT_OFF, DAMAGED, StudyRecord, TrialRecord, read_study
+from seatrial.analysis.cells import Cell, cell_of, spelled, varying
 from seatrial.analysis.resampling import of_pairs
-from seatrial.analysis.tables import summary_rows
-from seatrial.model.doubts import kind_of
-from seatrial.scenario.expressions import EXACT, FIGURES, Comparison, Expression, ExpressionProblem, Reference, Value
+from seatrial.analysis.sides import Side, sides_of, why_unlike
+from seatrial.analysis.studies import Study
+from seatrial.model.figures import FIGURES, NAMED, Value
+from seatrial.record.trial_record import CUT_OFF, DAMAGED, TrialRecord
+from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
+from seatrial.scenario.expressions import Comparison, Expression
 
 HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
 EVERY_REPEAT = 5  # up to here the interval is the range
@@ -36,7 +35,7 @@ OUTCOME = "ends completed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one expectation, in one set-up and choice of params or in one trial."""
+    """On one expectation, in one set-up and cell or in one trial."""
 
     text: str
     place: str  # file:line:column
@@ -47,34 +46,35 @@ class Verdict:
 
     @property
     def line(self) -> str:
+        """Where, and why."""
         place = f"{self.place}: " if self.place else ""
         return f"{self.where}: {place}{self.explanation}"
 
 
 @dataclass(frozen=True)
-class _Run:
+class _JudgedRun:
     trial: TrialRecord
     values: Mapping[str, Value]
 
 
-Cell = tuple[str, ...]
-_Runs = dict[tuple[str, Cell, int], _Run]  # by set-up, params that vary, repeat
+_Runs = dict[tuple[str, Cell, int], _JudgedRun]  # by set-up, params that vary, repeat
 
 
 @dataclass(frozen=True)
 class _Study:
     """A study as gates look at it."""
 
-    study: StudyRecord
-    varying: Sequence[str]
+    study: Study
     runs: _Runs
 
     @property
     def setups(self) -> list[str]:
+        """In the order of their trials."""
         return list(dict.fromkeys(setup for setup, _, _ in self.runs))
 
     @property
     def cells(self) -> list[Cell]:
+        """In the order of their trials."""
         return list(dict.fromkeys(cell for _, cell, _ in self.runs))
 
     def setup(self, named: str) -> str | None:
@@ -85,23 +85,17 @@ class _Study:
         return of_stack.pop() if len(of_stack) == 1 else None
 
     def repeats(self, setup: str, cell: Cell) -> list[int]:
+        """The repeats that were run."""
         return [repeat for name, of, repeat in self.runs if (name, of) == (setup, cell)]
 
 
-def judge(out: Path, baseline: Path | None = None, gated: bool = False) -> list[Verdict]:
-    """Every gate of the study in `out`, with what was found. `gated`: somebody acts on the verdicts, if there is no gate too."""
-    return judge_study(read_study(out), summary_rows(out), baseline, gated)
-
-
-def judge_study(
-    study: StudyRecord, rows: Sequence[fig.Figures], baseline: Path | None = None, gated: bool = False
-) -> list[Verdict]:
-    """The same for a study and a summary that are read already."""
+def judge(study: Study, baseline: Study | None = None, gated: bool = False) -> list[Verdict]:
+    """Every gate of the study, with what was found. `gated`: verdicts have consequences even if there is no gate."""
     expects = _expectations(study)
     asked = [name for text, _ in expects for name in Expression.parse(text).asked]
-    mine = _read(study, rows, asked)
-    other = None if baseline is None else _read(read_study(baseline), summary_rows(baseline), asked)
-    unlike = () if baseline is None else _why_unlike(study.out, baseline)
+    mine = _read(study, asked)
+    other = None if baseline is None else _read(baseline, asked)
+    unlike = () if baseline is None else _why_unlike(study, baseline)
     verdicts = [v for text, place in expects for v in _Gate(mine, other, unlike, text, place).verdicts()]
     named = any("outcome" in Expression.parse(text).figures for text, _ in expects)
     verdicts += [] if named else list(_outcomes(study))
@@ -112,47 +106,47 @@ def judge_study(
     return verdicts
 
 
-def unfinished(out: Path) -> list[Verdict]:
-    """The only verdict on a study that was interrupted just now: whoever interrupts does not want to wait for the others."""
-    study = read_study(out)
+def unfinished(study: Study) -> list[Verdict]:
+    """The only verdict on a study that was interrupted just now: the user does not want to wait for the others."""
     return [_not_all_ran(study)] if study.unfinished else []
 
 
-def _not_all_ran(study: StudyRecord) -> Verdict:
+def _not_all_ran(study: Study) -> Verdict:
     missing = len(study.document.get("trials", ())) - len(study.trials)
     why = study.unfinished or f"{missing} trials were not run"
     return Verdict("all trials run", "", study.out.name, FAILS, why)
 
 
-def _why_unlike(out: Path, baseline: Path) -> tuple[str, ...]:
-    mine, theirs = sides_of(out, "this study"), sides_of(baseline, "the baseline")
+def _why_unlike(study: Study, baseline: Study) -> tuple[str, ...]:
+    mine, theirs = sides_of(study, "this study"), sides_of(baseline, "the baseline")
     pairs: list[tuple[Side, Side]] = [(mine[setup], theirs[setup]) for setup in mine if setup in theirs]
     return tuple(dict.fromkeys(reason for pair in pairs for reason in why_unlike(*pair)))
 
 
-def _read(study: StudyRecord, rows: Sequence[fig.Figures], asked: Sequence[str]) -> _Study:
-    """`asked`: figures of single identities and phases that expectations name."""
-    row_of = {str(row["trial"]): row for row in rows}
-    varying = fig.varying((trial.setup, trial.params) for trial in study.trials)
+def _read(study: Study, asked: Sequence[str]) -> _Study:
+    """`asked`: figures of members of groups that expectations name."""
+    row_of = {str(row["trial"]): row for row in study.rows}
+    names = varying((trial.setup, trial.params) for trial in study.trials)
     runs: _Runs = {}
     for trial in study.trials:
-        cell = tuple(f"{name}={fig.as_text(trial.params.get(name))}" for name in varying)
         row = row_of[trial.name]
-        params = {name: value for name, value in trial.params.items() if name not in fig.FIXED}  # in summary.csv: texts
-        runs[trial.setup, cell, int(row["repeat"] or 0)] = _Run(trial, {**row, **params, **fig.asked_of(trial, asked)})
-    return _Study(study, varying, runs)
+        params = {name: value for name, value in trial.params.items() if name not in FIGURES}  # in summary.csv: texts
+        runs[trial.setup, cell_of(trial, names), int(row["repeat"] or 0)] = _JudgedRun(
+            trial, {**row, **params, **study.asked(trial, asked)}
+        )
+    return _Study(study, runs)
 
 
-def _expectations(study: StudyRecord) -> list[tuple[str, str]]:
-    """Text and place, as the study lists them; older studies only have them in their trials."""
+def _expectations(study: Study) -> list[tuple[str, str]]:
+    """Text and place, from study.json; older studies have them in their trials only."""
     listed: Sequence[Mapping[str, Any]] = study.document.get("expect") or [
         one for trial in study.trials for one in trial.document.get("expect") or ()
     ]
     return list(dict.fromkeys((str(one["text"]), str(one["place"])) for one in listed))
 
 
-def _models_instead(study: StudyRecord) -> Iterator[Verdict]:
-    """A set-up whose own component is under test, but was not run: no gate may pass for it."""
+def _models_instead(study: Study) -> Iterator[Verdict]:
+    """Fails for a set-up that brings its own component where a model ran instead: no gate may pass for it."""
     if study.on != "sim":
         return
     brought = {trial.setup: trial.document.get("components") or () for trial in study.trials}
@@ -165,7 +159,7 @@ def _models_instead(study: StudyRecord) -> Iterator[Verdict]:
             yield Verdict(f"runs its own {component}", "", setup, FAILS, why)
 
 
-def _outcomes(study: StudyRecord) -> Iterator[Verdict]:
+def _outcomes(study: Study) -> Iterator[Verdict]:
     for trial in study.trials:
         if trial.outcome == "completed":
             yield Verdict(OUTCOME, "", trial.name, HOLDS)
@@ -184,12 +178,14 @@ class _Gate:
         self.study, self.baseline, self.unlike = study, baseline, unlike
         self.text, self.place = text, place
         self.expression = Expression.parse(text)
-        self.exact = self.expression.figures <= set(EXACT)
-        self.kinds = {kind_of(figure) for figure in self.expression.figures}
+        figures = [FIGURES[name] for name in self.expression.figures]
+        self.exact = all(figure.exact for figure in figures)
+        self.kinds = {figure.doubted_as for figure in figures}
 
     def verdicts(self) -> Iterator[Verdict]:
+        """One for each set-up and cell; one for each repeat that fails by itself."""
         references = self.expression.references.values()
-        for_each = bool(self.expression.names & set(FIGURES)) or not all(reference.setup for reference in references)
+        for_each = bool(self.expression.names & set(NAMED)) or not all(reference.setup for reference in references)
         if why := self._cannot(list(references)):
             state, explanation = why
             yield self._verdict("", state, f"`{self.text}` {explanation}")
@@ -201,8 +197,8 @@ class _Gate:
     def _verdict(self, where: str, state: str, explanation: str = "") -> Verdict:
         return Verdict(self.text, self.place, where or self.study.study.name, state, explanation)
 
-    def _cannot(self, references: Sequence[Reference]) -> tuple[str, str] | None:
-        """Why it cannot be judged anywhere: it was not asked for, or it was and is not there."""
+    def _cannot(self, references: Sequence[FigureReference]) -> tuple[str, str] | None:
+        """Why it cannot be judged anywhere: skipped, or failed because something that was asked for is missing."""
         for reference in references:
             if reference.setup and self.study.setup(reference.setup) is None:
                 return SKIPPED, f"is not judged: the set-up '{reference.setup}' was not run"
@@ -218,8 +214,8 @@ class _Gate:
         return None
 
     def _judged(self, setup: str, cell: Cell) -> Iterator[Verdict]:
-        """In one choice of params; with `setup`, for that one."""
-        where = " ".join((*([setup] if setup else []), *cell))
+        """In one cell; with `setup`, for that set-up."""
+        where = f"{setup} {spelled(cell)}".strip()
         named = [(self.study, setup)] if setup else []
         for reference in self.expression.references.values():
             study = self.baseline if reference.baseline else self.study
@@ -249,7 +245,7 @@ class _Gate:
         else:
             yield self._over_repeats(where, rows)
 
-    def _not_to_be_used(self, runs: Sequence[_Run]) -> str:
+    def _not_to_be_used(self, runs: Sequence[_JudgedRun]) -> str:
         for run in runs:
             if run.trial.outcome == CUT_OFF:
                 return f"{run.trial.name} was interrupted"
@@ -258,7 +254,7 @@ class _Gate:
         return ""
 
     def _values(self, setup: str, cell: Cell, repeat: int) -> dict[str, Value]:
-        """All names that the expression may have, in one repeat."""
+        """The values of all names in the expression, in one repeat."""
         own = self.study.runs.get((setup, cell, repeat)) or next(
             run for (_, of, number), run in self.study.runs.items() if (of, number) == (cell, repeat)
         )
@@ -301,7 +297,7 @@ class _Gate:
         return self._verdict(where, HOLDS, found)
 
     def _means(self, rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
-        """Of what is measured, over the repeats; the rest as it is in the first."""
+        """Means of measured figures over the repeats; the rest from the first repeat."""
         values = dict(rows[0])
         for name in self.expression.names:
             measured = [row.get(name) for row in rows]
@@ -326,7 +322,7 @@ class _Gate:
 
 
 def _may_be(comparison: Comparison, wanted: bool, rows: Sequence[Mapping[str, Value]]) -> bool:
-    """Whether the repeats leave room for the comparison to come out as wanted."""
+    """Whether the comparison may come out as wanted, given its margins in all repeats."""
     each = [comparison.holds(row) for row in rows]
     if None in each:
         return False
@@ -338,9 +334,9 @@ def _may_be(comparison: Comparison, wanted: bool, rows: Sequence[Mapping[str, Va
 
 
 def _is_exact(comparison: Comparison) -> bool:
-    """About counts, texts and params only."""
-    measured = [name for name in comparison.names if _figure(name) in fig.FIXED and _figure(name) not in EXACT]
-    return not measured
+    """Whether it compares exact figures and params only."""
+    figures = [_figure(name) for name in comparison.names]
+    return all(FIGURES[name].exact for name in figures if name in FIGURES)
 
 
 def _figure(name: str) -> str:

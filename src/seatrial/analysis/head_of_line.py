@@ -1,9 +1,9 @@
-"""Head-of-line blocking: the first of a queue did not fit, and what waited behind it would have.
+"""Head-of-line blocking: the first of a queue did not fit, and workloads behind it would have.
 
-The first is the earliest submitted of its priority that was not admitted yet. A workload fits if what the admitted ones leave of
-the quota takes all of it, and if the nodes have room for it: for a gang as a whole, for other pods one by one. As soon as the queue
-lets somebody past the first, it does not block; so only times count in which it admitted nobody for a minute or longer. MCAD's
-back-off of 20 s is no blocking.
+The head is the earliest submitted workload of its priority that is not admitted yet. A workload fits if the quota that admitted
+workloads leave takes all of it, and if the nodes have room for it: for a gang as a whole, for other pods one by one. A queue that
+admits a workload behind the head does not block, so only periods of a minute or longer without an admission count. MCAD's backoff
+of 20 s is not blocking.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from seatrial.analysis.standing import NEVER, Mask, Numbers, Standing
+from seatrial.analysis.occupancy import NEVER, Mask, Numbers, Occupancy
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, RELEASED, SUBMITTED
 from seatrial.model.units import MINUTE
 
@@ -22,7 +22,7 @@ BLOCKED_NS = 1 * MINUTE
 
 @dataclass(frozen=True)
 class Blocking:
-    """One head. `behind` are rows of workloads that would have fitted, and `lasted` how long each waited so, in ns."""
+    """One head. `behind`: rows of the workloads that would have fitted; `lasted`: how long each was blocked, in ns."""
 
     head: int
     since: int
@@ -31,15 +31,14 @@ class Blocking:
     lasted: Numbers
 
 
-class Line:
-    """The workloads of a trial as they stood before its queue, a row for each."""
+class WaitingLine:
+    """The workloads of a trial as its queue saw them, a row for each."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
-        seen = standing.seen
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._occupancy = occupancy
+        seen = occupancy.seen
         workloads = seen.workloads
-        numbers = {name: place for place, name in enumerate(standing.phases)}
-        self.phase = workloads["phase"].replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
+        self.phase = occupancy.phase_of_workloads
         self.size = workloads["pods"].to_numpy().astype(np.int64)
         self.submitted = workloads[SUBMITTED.name].to_numpy()
         self.admitted = workloads[ADMITTED.name].fill_null(NEVER).to_numpy()
@@ -47,22 +46,20 @@ class Line:
         over = pl.coalesce(*ends) if ends else pl.lit(None, dtype=pl.Int64)
         self.over = workloads.select(over.fill_null(NEVER).alias("over"))["over"].to_numpy()
         self.left = np.minimum(self.admitted, self.over)  # the line, by being admitted or deleted
-        self.priority = np.array([int(phase.get("priority", 0)) for phase in standing.details], dtype=np.int64)[
-            self.phase
-        ]
+        self.priority = occupancy.priority[self.phase]
         self.end = seen.end_ns
 
     def blockings(self) -> list[Blocking]:
-        """All heads that blocked somebody, those that blocked most first."""
+        """All heads that blocked a workload, those that blocked most first."""
         heads = [pair for level in np.unique(self.priority).tolist() for pair in self._heads(level)]
         if not heads:
             return []
-        self._work_out_when_what_fits()
+        self._compute_fits()
         found = [one for head, since, until in heads if (one := self._behind(head, since, until))]
         return sorted(found, key=lambda one: (-len(one.behind), one.since))
 
     def _heads(self, level: int) -> list[tuple[int, int, int]]:
-        """Of this priority, those that were first for longer than a minute: from when to when."""
+        """Workloads of this priority that were first for longer than a minute: from when to when."""
         rows = np.flatnonzero((self.priority == level) & (self.phase >= 0))
         rows = rows[np.argsort(self.submitted[rows], kind="stable")]
         left = np.minimum(self.left[rows], self.end)
@@ -71,19 +68,19 @@ class Line:
         long = np.flatnonzero(left - since > BLOCKED_NS)
         return [(int(rows[n]), int(since[n]), int(left[n])) for n in long]
 
-    def _work_out_when_what_fits(self) -> None:
-        """Workloads of one phase and size fit at the same moments: a class. For each, between any two events whether it fits."""
-        standing, moments = self._standing, [self.submitted, self.admitted, self.over]
+    def _compute_fits(self) -> None:
+        """Workloads of one phase and size fit at the same times: a class. Computes for each class after which events it fits."""
+        occupancy, moments = self._occupancy, [self.submitted, self.admitted, self.over]
         classes, self.kind = np.unique(np.stack((self.phase, self.size)), axis=1, return_inverse=True)
         self.kind = self.kind.reshape(-1)
-        rooms = {place: standing.room(place) for place in set(classes[0].tolist()) if place >= 0}
+        rooms = {place: occupancy.room(place) for place in set(classes[0].tolist()) if place >= 0}
         at = np.unique(np.concatenate([*moments, *(room.at for room in rooms.values())]))
         self._at = at[(at >= 0) & (at < self.end)]
-        left = self._left_of_the_quota()
+        left = self._quota_left()
         fits = np.zeros((classes.shape[1], len(self._at)), dtype=bool)
         for number, (place, size) in enumerate(classes.T.tolist()):
             if place >= 0:
-                need = size if standing.details[place].get("gang") else min(size, 1)
+                need = size if occupancy.details[place].get("gang") else min(size, 1)
                 fits[number] = rooms[place].when(self._at) >= need
                 for name, amount in self._declared(place).items():
                     if name in left:
@@ -91,12 +88,12 @@ class Line:
         self._fits = fits
         self._lasts = np.diff(np.append(self._at, self.end))
 
-    def _left_of_the_quota(self) -> dict[str, Numbers]:
-        """Resource → what is left between any two events. A quota that is what the nodes have follows them."""
-        quota = self._standing.seen.trial.document.get("quota") or {}
+    def _quota_left(self) -> dict[str, Numbers]:
+        """Resource → the rest of the quota after each event. A quota equal to the capacity of the nodes follows the nodes."""
+        quota = self._occupancy.seen.trial.document.get("quota") or {}
         left = {}
         for name in quota:
-            asked = [int(self._declared(place).get(name, 0)) for place in range(len(self._standing.phases))]
+            asked = [int(self._declared(place).get(name, 0)) for place in range(len(self._occupancy.phases))]
             amounts = np.array(asked, dtype=np.int64)[self.phase] * self.size
             change = np.concatenate((amounts, -amounts))
             at = np.concatenate((self.admitted, np.where(self.admitted == NEVER, NEVER, self.over)))
@@ -107,20 +104,20 @@ class Line:
 
     def _quota(self, name: str, quota: int) -> Numbers:
         at = np.zeros(len(self._at), dtype=np.int64)
-        for span in self._standing.spans:
+        for span in self._occupancy.spans:
             amount = int((span.get("capacity") or {}).get(name, 0)) * int(span.get("count", 1))
             until = NEVER if span.get("until_ns") is None else int(span["until_ns"])
             at += np.where((self._at >= int(span.get("from_ns") or 0)) & (self._at < until), amount, 0)
         return at if len(at) and quota == at[0] else np.full(len(at), quota, dtype=np.int64)
 
     def _declared(self, place: int) -> dict[str, int]:
-        phase = self._standing.details[place]
+        phase = self._occupancy.details[place]
         told = phase.get("declares")
         amounts = (phase.get("requests") or {}) if told is None else told
         return {name: int(amount) for name, amount in amounts.items()}
 
     def _behind(self, head: int, since: int, until: int) -> Blocking | None:
-        """Who would have fitted while it was first, did not fit, and nobody was let past it."""
+        """The workloads that would have fitted while the head did not, and no later one was admitted."""
         level = self.priority[head]
         later = (self.priority < level) | ((self.priority == level) & (self.submitted >= self.submitted[head]))
         later[head] = False
@@ -137,7 +134,7 @@ class Line:
         return Blocking(head, since, until, behind, lasted[behind])
 
     def _blocked(self, head: int, later: Mask, begin: int, end: int) -> Numbers:
-        """How long each of the later ones waited in this time, would have fitted, and the head would not."""
+        """How long in this period each later workload waited and would have fitted while the head did not."""
         first, last = np.searchsorted(self._at, [begin, end], side="left").tolist()
         part = slice(first, last)
         lasted = np.zeros(len(later), dtype=np.int64)

@@ -1,12 +1,12 @@
 """Is a difference between runs more than noise? Tests and intervals that assume nothing about how figures are distributed.
 
-If two sides do not differ, it does not matter which side a run is said to be of. So the runs are dealt out anew in every
-possible way, and the difference that was found is held against those that come out then. The unit is the run: pods of one run
+Permutation tests: if two sides do not differ, the labels of their runs are exchangeable. So the runs are assigned to sides in every
+possible way, and the observed difference is compared with the differences of all assignments. The unit is the run: pods of one run
 are not independent of each other. With five runs on each side there are 252 ways, so no p is below 2/252; with three there are
-20, and nothing can be shown at 5 %. An interval holds every shift that the same test would not reject, so the two never
-contradict each other. Where runs belong together in pairs, the sides are exchanged within pairs instead.
+20, and nothing can be shown at 5 %. An interval holds every shift that the same test would not reject, so test and interval never
+contradict each other. Paired runs exchange sides within pairs instead.
 
-Runs of several cells (one choice of params each) are only ever exchanged within their cell; every cell weighs the same.
+Runs are only exchanged within their cell (one choice of params); every cell has the same weight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVEL = 0.95
 WORTH_SHOWING = 0.7  # an interval of two against two runs would be one of 67 %
 _ALL_WAYS = 20_000  # up to here every way is tried
 _SOME_WAYS = 9_999
-_EQUAL = 1e-9  # differences of sums in another order are no differences
+_EQUAL = 1e-9  # relative; sums in another order differ by less
 
 Numbers = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class Effect:
 
     estimate: float
     p: float
-    smallest_p: float  # that so many runs can give
+    smallest_p: float  # possible with so many runs
     low: float | None = None
     high: float | None = None
     level: float = LEVEL
@@ -46,7 +46,7 @@ def of_runs(cells: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Effect:
     values = np.array([value for a, b in cells for value in (*a, *b)], dtype=float)
     second = np.array([of for a, b in cells for of in [0.0] * len(a) + [1.0] * len(b)])
     found = np.concatenate([_weights(len(a), len(b), range(len(a), len(a) + len(b))) for a, b in cells]) / len(cells)
-    return _effect(values, second, found, _dealt_out(tuple((len(a), len(b)) for a, b in cells)) / len(cells))
+    return _effect(values, second, found, _assignments(tuple((len(a), len(b)) for a, b in cells)) / len(cells))
 
 
 def of_pairs(cells: Sequence[Sequence[float]]) -> Effect:
@@ -62,7 +62,7 @@ def of_pairs(cells: Sequence[Sequence[float]]) -> Effect:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """The same p values, corrected for how many there are."""
+    """The p values after Holm's correction for multiple tests."""
     adjusted = [0.0] * len(ps)
     worst = 0.0
     for place, number in enumerate(sorted(range(len(ps)), key=lambda number: ps[number])):
@@ -72,15 +72,15 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _weights(first: int, second: int, chosen: Sequence[int]) -> Numbers:
-    """Such that the sum over the runs is the second side's mean minus the first's, if the chosen are the second side."""
+    """Weights whose sum over the runs is the second side's mean minus the first's, if the chosen runs are the second side."""
     row = np.full(first + second, -1 / first)
     row[list(chosen)] = 1 / second
     return row
 
 
 @lru_cache(8)  # all figures of a comparison have the same runs
-def _dealt_out(sizes: tuple[tuple[int, int], ...]) -> Numbers:
-    """A row of weights for every way to deal the runs out; where there are too many, for some, drawn always alike."""
+def _assignments(sizes: tuple[tuple[int, int], ...]) -> Numbers:
+    """A row of weights per assignment of runs to sides; if there are too many, for a sample with a fixed seed."""
     if math.prod(math.comb(a + b, b) for a, b in sizes) <= _ALL_WAYS:
         cells = [[_weights(a, b, way) for way in itertools.combinations(range(a + b), b)] for a, b in sizes]
         return np.array([np.concatenate(way) for way in itertools.product(*cells)])
@@ -100,14 +100,14 @@ def _effect(values: Numbers, second: Numbers, found: Numbers, ways: Numbers) -> 
     def p(shift: float) -> float:
         return float(np.mean(np.abs(at_zero - shift * per_shift) >= abs(estimate - shift) - slack))
 
-    smallest = float(np.mean(np.abs(per_shift) >= 1 - _EQUAL))  # what an endless difference would give
+    smallest = float(np.mean(np.abs(per_shift) >= 1 - _EQUAL))  # with an infinite difference
     level = 1 - max(1 - LEVEL, smallest)
     if level < WORTH_SHOWING:
         return Effect(estimate, p(0), smallest)
     spread = float(np.ptp(values)) or abs(estimate) or 1.0
 
     def bound(direction: int) -> float:
-        """How far one may shift until the test says no, by halves."""
+        """The largest shift that the test does not reject, by bisection."""
         outside = spread
         while p(estimate + direction * outside) > 1 - level + _EQUAL:
             outside *= 2

@@ -1,8 +1,7 @@
-"""What became of workloads of each size: completions, turnaround and run time per set-up, for sizes.csv and its picture.
+"""Workloads by size: completions, turnaround and run time per set-up, for sizes.csv and its picture.
 
-Large gangs are what schedulers differ in, and a mean over all sizes hides it. The spread here is over workloads, as in
-the published tables, and not over repeats; workloads that did not complete have no turnaround, so a mean stands beside
-how many did.
+Schedulers differ in large gangs, and a mean over all sizes hides that. The spread is over workloads, as in the published tables,
+not over repeats. Workloads that did not complete have no turnaround, so each mean has its count beside it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis.figures import as_text, param_column, varying
-from seatrial.analysis.lifecycle import Lifecycle
+from seatrial.analysis.cells import as_text, param_column, varying
+from seatrial.analysis.stage_times import Lifecycle
 from seatrial.model.lifecycle import COMPLETED, FINISHED, RUNNING, SUBMITTED
 from seatrial.model.units import SECOND
 
@@ -27,14 +26,14 @@ Seconds = npt.NDArray[np.float64]
 
 @dataclass
 class Moments:
-    """Count, mean and spread of values that come trial by trial; only one trial's are in memory at a time."""
+    """Count, mean and spread of values that are added trial by trial, with one trial in memory at a time."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0  # sum of squared distances from the mean
 
     def add(self, values: Seconds) -> None:
-        """Chan, Golub and LeVeque's way to join two samples."""
+        """Joins two samples by the formula of Chan, Golub and LeVeque."""
         if not len(values):
             return
         mean = float(np.mean(values))
@@ -47,13 +46,13 @@ class Moments:
 
     @property
     def deviation(self) -> float | None:
-        """The sample's standard deviation; None of fewer than two."""
+        """The sample's standard deviation; None for fewer than two values."""
         return float(np.sqrt(self.squares / (self.count - 1))) if self.count > 1 else None
 
 
 @dataclass
 class OfSize:
-    """All workloads of one size of one set-up with one set of params."""
+    """All workloads of one size, set-up and set of params."""
 
     setup: str
     stack: str
@@ -66,12 +65,13 @@ class OfSize:
 
 
 class Sizes:
-    """Gathers one trial after another."""
+    """The rows of sizes.csv, gathered trial by trial."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, ...], OfSize] = {}
 
     def add(self, seen: Lifecycle) -> None:
+        """The next trial."""
         trial = seen.trial
         params = {param_column(name): as_text(value) for name, value in trial.params.items()}
         for size, (submitted, turnaround, run) in by_size(seen).items():
@@ -83,7 +83,7 @@ class Sizes:
             row.run.add(run)
 
     def rows(self) -> list[OfSize]:
-        """Set-up by set-up as they came, the smallest size first; none where all workloads are of one size."""
+        """By set-up in the order of trials, the smallest size first; none if all workloads are of one size."""
         rows = list(self._rows.values())
         if len({row.size for row in rows}) < 2:
             return []
@@ -95,7 +95,7 @@ class Sizes:
 
 
 def by_size(seen: Lifecycle) -> dict[int, tuple[int, Seconds, Seconds]]:
-    """Size → how many were submitted, the turnaround of those that completed, and the run time of those that ran."""
+    """Size → number submitted, turnaround of those that completed, run time of those that ran."""
     table = seen.workloads
     sizes = table["pods"].to_numpy()
     turnaround, run = _between(table, SUBMITTED.name, COMPLETED.name), _between(table, RUNNING.name, FINISHED.name)

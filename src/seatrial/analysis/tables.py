@@ -1,8 +1,7 @@
 """times.csv, pods.csv and summary.csv of a study, written trial by trial.
 
-A trial may have a million workloads and a study hundreds of trials, so only one trial is in memory at a time, and its
-rows become text a slice at a time. A reader never meets half a table: each is written beside its place and moved there
-when it is whole.
+A trial may have a million workloads and a study hundreds of trials, so one trial is in memory at a time, and its rows become text a
+slice at a time. Tables are written atomically: a reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -16,16 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis import figures as fig
 from seatrial.analysis.api_tables import write_api_tables
-from seatrial.analysis.directory import TRIAL, StudyRecord, TrialRecord, read_study
-from seatrial.analysis.lifecycle import FIRST_RUNNING, Lifecycle, Read, deltas, lifecycle, order_of
+from seatrial.analysis.cells import as_text
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
+from seatrial.analysis.stage_times import FIRST_RUNNING, Lifecycle, deltas, order_of
+from seatrial.analysis.studies import Study
+from seatrial.analysis.trial_figures import Figures
+from seatrial.model.figures import COUNT, FIGURES, FLAG, TEXT, columns
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
+from seatrial.record.files import atomic_write
 from seatrial.record.layout import PODS, SIZES, SUMMARY, TIMES
 
 DECIMALS = 6
+_TYPES = {FLAG: pl.Boolean, COUNT: pl.Int64, TEXT: pl.String}
 _SLICE = 100_000  # rows turned into seconds and text at a time
 
 _POD_COLUMNS = {
@@ -33,51 +36,52 @@ _POD_COLUMNS = {
 }  # fmt: skip
 
 
-def write_tables(out: Path, read: Read = lifecycle) -> list[Path]:
-    """Writes the tables of the study in `out` again from its trials; sizes.csv only where there is more than one size."""
-    study = read_study(out)
+def write_tables(study: Study) -> list[Path]:
+    """Writes the tables of the study from its trials; sizes.csv only if there is more than one size."""
+    out = study.out
     stages = order_of(study.trials)
-    rows: list[fig.Figures] = []
+    rows: list[Figures] = []
     sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
         times = files.enter_context(_rows(out / TIMES, times_columns(stages), lambda table: _times(table, stages)))
         pods = files.enter_context(_rows(out / PODS, pods_columns(), _pods))
         summary = files.enter_context(whole_file(out / SUMMARY))
         for trial in study.trials:
-            seen = read(trial)
-            rows.append(fig.figures_of(seen))
+            seen = study.lifecycle(trial)
+            rows.append(study.figures(trial))
             if trial.name in trusted:
                 sizes.add(seen)
             times.add(seen, seen.workloads)
             pods.add(seen, named_pods(seen))
         summary_frame(rows).write_csv(summary, float_precision=DECIMALS)
         written = _write_sizes(out / SIZES, sizes.rows())
-    return [out / TIMES, out / PODS, out / SUMMARY, *written, *write_api_tables(out, study)]
+    return [out / TIMES, out / PODS, out / SUMMARY, *written, *write_api_tables(study)]
 
 
-Shape = Callable[[pl.DataFrame], pl.DataFrame]  # of the tables of trials the rows of a file
+Shape = Callable[[pl.DataFrame], pl.DataFrame]  # tables of trials → rows of a file
 
 
 class _Rows:
-    """Rows of a CSV file, made and written many at a time: a table operation costs 0.2 ms, and a study may have a thousand tiny
-    trials."""
+    """Rows of a CSV file, written in batches: a table operation costs 0.2 ms, and a study may have a thousand tiny trials."""
 
     def __init__(self, file: IO[bytes], columns: Sequence[str], shape: Shape) -> None:
         self._file, self._shape = file, shape
         self._held: list[tuple[Lifecycle, pl.DataFrame]] = []
+        self._rows = 0
         file.write(_header(columns))
 
     def add(self, seen: Lifecycle, table: pl.DataFrame) -> None:
         """The next trial's table. Trials with the same columns are written together."""
-        held = sum(other.height for _, other in self._held)
-        if self._held and (held + table.height > _SLICE or self._held[0][1].columns != table.columns):
+        if self._held and (self._rows + table.height > _SLICE or self._held[0][1].columns != table.columns):
             self.flush()
         self._held.append((seen, table))
+        self._rows += table.height
 
     def flush(self) -> None:
+        """Writes what is held."""
         for part in _parts(self._held):
             self._shape(part).write_csv(self._file, include_header=False, float_precision=DECIMALS)
-        self._held = []
+        self._held, self._rows = [], 0
 
 
 @contextmanager
@@ -89,7 +93,7 @@ def _rows(path: Path, columns: Sequence[str], shape: Shape) -> Iterator[_Rows]:
 
 
 def _parts(held: Sequence[tuple[Lifecycle, pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """The tables of several trials one below the other, each row with its trial; a large one in slices."""
+    """The tables of several trials concatenated, each row with its trial; a large one in slices."""
     if not held:
         return
     whole = pl.concat([table for _, table in held])
@@ -114,52 +118,34 @@ def _write_sizes(path: Path, rows: Sequence[OfSize]) -> list[Path]:
     return [path]
 
 
-def size_table(out: Path) -> pl.DataFrame:
-    """What sizes.csv has, if need be worked out again; no rows where all workloads are of one size."""
-    study = read_study(out)
-    if _is_fresh(out / SUMMARY, study):  # written with the others, last
-        if not (out / SIZES).is_file():
+def size_table(study: Study) -> pl.DataFrame:
+    """The content of sizes.csv, computed if need be; empty if all workloads are of one size."""
+    if study.is_tabled():
+        if not (study.out / SIZES).is_file():
             return pl.DataFrame()
-        text = pl.read_csv(out / SIZES, infer_schema=False)
+        text = pl.read_csv(study.out / SIZES, infer_schema=False)
         return text.with_columns(pl.col(SIZE_TIMES).cast(pl.Float64), pl.col(SIZE_COUNTS).cast(pl.Int64))
     sizes = Sizes()
     for trial in study.trusted:
-        sizes.add(lifecycle(trial))
+        sizes.add(study.lifecycle(trial))
     return sizes_frame(sizes.rows())
 
 
-def summary_rows(out: Path) -> list[fig.Figures]:
-    """One row of figures per trial: from summary.csv where that is newer than all trials, else worked out again."""
-    study = read_study(out)
-    if _is_fresh(out / SUMMARY, study):
-        frame = pl.read_csv(out / SUMMARY, infer_schema=False)
-        if frame.height == len(study.trials) and set(frame.columns) >= fig.FIXED:  # not of a version that knew fewer
-            return [_typed(row) for row in frame.rows(named=True)]
-    return [fig.figures_of(lifecycle(trial)) for trial in study.trials]
-
-
-def summary_frame(rows: Sequence[fig.Figures]) -> pl.DataFrame:
-    """The rows as a table; parameters that not all trials have are empty in the others."""
-    params = list(dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED))
-    columns = [*fig.BEFORE, *params, *fig.AFTER, *fig.MORE]
+def summary_frame(rows: Sequence[Figures]) -> pl.DataFrame:
+    """summary.csv; a param that a trial lacks is empty."""
+    params = list(dict.fromkeys(name for row in rows for name in row if name not in FIGURES))
     series: list[pl.Series] = []
-    for name in columns:
+    for name in columns(params):
         values = [row.get(name) for row in rows]
-        if name == "valid":
-            series.append(pl.Series(name, values, dtype=pl.Boolean))
-        elif name in fig.WHOLE:
-            series.append(pl.Series(name, values, dtype=pl.Int64))
-        elif name in fig.TEXT or name in params:
-            series.append(
-                pl.Series(name, [None if value is None else fig.as_text(value) for value in values], dtype=pl.String)
-            )
-        else:
-            series.append(pl.Series(name, values, dtype=pl.Float64))
+        kind = _TYPES.get(FIGURES[name].kind, pl.Float64) if name in FIGURES else pl.String
+        if kind == pl.String:
+            values = [None if value is None else as_text(value) for value in values]
+        series.append(pl.Series(name, values, dtype=kind))
     return pl.DataFrame(series)
 
 
 def times_columns(stages: Sequence[str]) -> list[str]:
-    """Columns of times.csv: what it is, its stages up to completion, what follows from them, the rest, the deltas."""
+    """Columns of times.csv: labels, stages up to completion, times that follow from them, other stages, deltas."""
     cut = list(stages).index(COMPLETED.name) + 1
     return [
         "trial", "workload", "setup", "stack", "size",
@@ -170,6 +156,7 @@ def times_columns(stages: Sequence[str]) -> list[str]:
 
 
 def pods_columns() -> list[str]:
+    """Columns of pods.csv."""
     *times, lost = _POD_COLUMNS
     return ["trial", "workload", "pod", "node", *times, "time_to_start_s", lost]
 
@@ -228,7 +215,7 @@ def _pods(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _seconds(nanoseconds: pl.Expr, name: str) -> pl.Expr:
-    """Multiplied: polars divides a table of one row otherwise than a longer one, and ties would come out by its length."""
+    """Multiplies: polars divides a table of one row differently from a longer one, so rounding would depend on the length."""
     return (nanoseconds.cast(pl.Float64) * (1 / SECOND)).alias(f"{name}_s")
 
 
@@ -247,36 +234,8 @@ def _header(columns: Sequence[str]) -> bytes:
     return pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
 
 
-def _typed(row: dict[str, str | None]) -> fig.Figures:
-    """A row of summary.csv as `figures` gave it; parameters stay text."""
-    typed: fig.Figures = {}
-    for name, text in row.items():
-        if text is None or name in fig.TEXT or name not in fig.FIXED:
-            typed[name] = text
-        elif name == "valid":
-            typed[name] = text == "true"
-        else:
-            typed[name] = int(text) if name in fig.WHOLE else float(text)
-    return typed
-
-
-def _is_fresh(table: Path, study: StudyRecord) -> bool:
-    """It is there, and newer than every trial."""
-    return table.is_file() and all(table.stat().st_mtime_ns >= _written(trial) for trial in study.trials)
-
-
-def _written(trial: TrialRecord) -> int:
-    return (trial.directory / TRIAL).stat().st_mtime_ns
-
-
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes its place only when all of it is written."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    """A file that is written atomically."""
+    with atomic_write(path) as part, part.open("wb") as file:
+        yield file

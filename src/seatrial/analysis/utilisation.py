@@ -1,11 +1,11 @@
-"""How much of the cluster was used, and how much was held for nothing.
+"""Utilisation: how much of the cluster was used, and how much gangs held without running.
 
-Capacity counts while a node was there. A container uses what its pod requested from its start until it finished; one
-whose end was not seen uses it until the pod was lost or its workload failed or was deleted, else until the end. A gang
-holds for nothing what its pods were given (bound to a node) before all of them ran: the price of half-placed gangs.
+Capacity counts while a node exists. A container uses its pod's requests from its start until it finished; if its end was not seen,
+until the pod was lost or its workload failed or was deleted, else until the end. A gang holds idle what its bound pods requested
+before all of them ran: the price of half-placed gangs.
 
-Sums are integers (microseconds × units): a sum of floats depends on how many threads polars has, and the same seed must
-give the same bytes.
+Sums are integers (microseconds × units): a sum of floats depends on the number of polars' threads, and the same seed must give the
+same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from seatrial.analysis.lifecycle import Lifecycle
+from seatrial.analysis.stage_times import Lifecycle
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED
 
 _US = 1_000  # nanoseconds
@@ -76,7 +76,7 @@ def _microseconds(trial: Lifecycle, until_ns: int) -> tuple[dict[str, int], dict
 
 
 def _capacity(trial: Lifecycle, until_ns: int) -> dict[bool, int]:
-    """Unit-microseconds of cpu (False) and GPUs (True) that were there."""
+    """Unit-microseconds of cpu (False) and GPUs (True) that existed."""
     total = {False: 0, True: 0}
     for group in trial.trial.document.get("nodes") or ():
         since = max(int(group.get("from_ns") or 0), trial.first_ns)
@@ -89,7 +89,7 @@ def _capacity(trial: Lifecycle, until_ns: int) -> dict[bool, int]:
 
 
 def _amount(amounts: Mapping[str, Any] | None, gpu: bool) -> int:
-    """Millicores, or GPUs of whatever make (`nvidia.com/gpu`, `amd.com/gpu`)."""
+    """Millicores, or GPUs of any vendor (`nvidia.com/gpu`, `amd.com/gpu`)."""
     if gpu:
         return sum(int(amount) for name, amount in (amounts or {}).items() if name.endswith("/gpu"))
     return int((amounts or {}).get("cpu", 0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from seatrial.clusters.attached.removing import Thing
+    from seatrial.clusters.access.cleanup import LabelledObject
     from seatrial.model.plan import Target
 
 SHOWN = 20  # names of one kind; a run may have left a thousand nodes
@@ -22,7 +22,7 @@ def clean(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
     out: Path | None = typer.Option(
-        None, "-o", "--out", metavar="OUT", help="Only what this study made; it knows its cluster."
+        None, "-o", "--out", metavar="OUT", help="A study directory: only what this study made; it knows its cluster."
     ),
     yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
@@ -32,7 +32,7 @@ def clean(
 
     Example: seatrial clean --context my-cluster
     """
-    from seatrial.clusters.local.state import reap
+    from seatrial.clusters.supervision.cluster_state import reap
 
     for name in reap():
         typer.echo(f"removed on this machine: {name}")
@@ -46,9 +46,9 @@ def clean(
 
 def _clean_study(out: Path, context: str, kubeconfig: Path | None) -> None:
     """No question is asked: every object is one that this study is known to have made."""
-    from seatrial.analysis.directory import read_study
+    from seatrial.analysis.studies import Study
 
-    study = read_study(out)
+    study = Study.open(out)
     recorded = dict(study.document.get("target") or {})
     made = [dict(trial.document.get("target") or {}) for trial in study.trials]
     studies = {str(one["study"]) for one in made if one.get("study")}
@@ -76,7 +76,8 @@ def _target(cluster: str, context: str, kubeconfig: str) -> Target:
 
 
 def _clear(target: Target, studies: set[str] | None, ran_on: str, *, ask: bool, inside: Collection[str] = ()) -> None:
-    from seatrial.clusters.attached.clearing import WITHIN_S, access_of, clear
+    from seatrial.clusters.access.cleanup import WITHIN_S, clear
+    from seatrial.clusters.access.target_access import access_of
     from seatrial.model.errors import SetupProblem
 
     access = access_of(target, ran_on)
@@ -92,7 +93,7 @@ def _clear(target: Target, studies: set[str] | None, ran_on: str, *, ask: bool, 
         typer.echo(f"{access.context}: nothing was removed.")
 
 
-def _agrees(things: Sequence[Thing], context: str, ask: bool) -> bool:
+def _agrees(things: Sequence[LabelledObject], context: str, ask: bool) -> bool:
     from seatrial.model.errors import UsageProblem
 
     if not ask:
@@ -101,13 +102,13 @@ def _agrees(things: Sequence[Thing], context: str, ask: bool) -> bool:
     for line in _lines(things):
         typer.echo(f"  {line}")
     if not sys.stdin.isatty():
-        raise UsageProblem("removing it needs a yes, and there is no terminal to ask on", "pass --yes")
+        raise UsageProblem("confirmation is needed, and standard input is no terminal", "pass --yes")
     return typer.confirm("Remove all of it? Studies that still run there would fail.")
 
 
-def _lines(things: Sequence[Thing]) -> list[str]:
+def _lines(things: Sequence[LabelledObject]) -> list[str]:
     """One per kind and study: `12 nodes of 1a2b3c4d: fake-…`."""
-    groups: dict[tuple[str, str], list[Thing]] = {}
+    groups: dict[tuple[str, str], list[LabelledObject]] = {}
     for thing in things:
         groups.setdefault((thing.resource.plural, thing.study), []).append(thing)
     lines = []

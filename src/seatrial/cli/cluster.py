@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seatrial.cli.output import with_volume
 from seatrial.model.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from seatrial.clusters.local.kept import Kept
-    from seatrial.clusters.local.progress import Progress
+    from seatrial.clusters.access.kept_clusters import KeptCluster
+    from seatrial.clusters.programs.build_progress import BuildProgress
     from seatrial.model.plan import NodeGroup, Scalar
     from seatrial.model.settings import Setting
 
+_log = logging.getLogger(__name__)
 DEFAULT = "local"
 
 cluster_app = typer.Typer(
@@ -33,6 +36,7 @@ Binaries = Annotated[
 
 
 @cluster_app.command(epilog="Example: seatrial cluster up mine --nodes many-small-jobs.yaml --stack kueue --qps 1000")
+@with_volume
 def up(
     name: Name = DEFAULT,
     binaries: Binaries = None,
@@ -54,28 +58,32 @@ def up(
     import time
 
     from seatrial import stacks
-    from seatrial.clusters import fakes
-    from seatrial.clusters.local import kept, programs
-    from seatrial.clusters.local.binaries import ensure_binaries
-    from seatrial.clusters.local.components import Wish
-    from seatrial.clusters.local.stages import default_stages, read_stages
-    from seatrial.study.keeping import MODULE
+    from seatrial.clusters import programs
+    from seatrial.clusters.kwok import stage_objects
+    from seatrial.clusters.kwok.stage_objects import default_stages, read_stages
+    from seatrial.clusters.local import kept_planes
+    from seatrial.clusters.local.components import PlaneOptions
+    from seatrial.clusters.programs.binaries import ensure_binaries
+    from seatrial.clusters.supervision import cluster_state
+    from seatrial.study.keeper_process import MODULE
 
     begun = time.monotonic()
-    kept.refuse_if_up(name)
+    cluster_state.refuse_if_up(name)
     groups = _groups(nodes) if nodes else ()
     chosen = stacks.find(stack)
     if "local" not in chosen.runs_on:
         raise UsageProblem(f"the stack '{stack}' does not run on local, only on {' and '.join(chosen.runs_on)}",
                            "choose another one: `seatrial stacks` lists them")  # fmt: skip
-    wish = Wish(
+    options = PlaneOptions(
         settings=_settings(qps, chosen.settings),
-        stages=read_stages(stages) if stages else fakes.stages(groups) if groups else default_stages(),
+        stages=read_stages(stages) if stages else stage_objects.stages(groups) if groups else default_stages(),
         audit=audit,
         port=port,
     )
-    found = ensure_binaries([*programs.CONTROL_PLANE, *chosen.programs()], binaries)
-    cluster = kept.up(name, wish, found, stack=stack, nodes=groups, keeper=MODULE)
+    found = ensure_binaries([*programs.CONTROL_PLANE, *chosen.real.programs()], binaries)
+    cluster = kept_planes.up(name, options, found, stack=stack, nodes=groups, keeper=MODULE)
+    for component, process in cluster.state.processes.items():
+        _log.info("started %s, pid %d: %s", component, process.pid, _command_of(process.pid))
     if groups:
         _make_nodes(cluster, groups)
     print(f"The cluster '{name}' is up after {time.monotonic() - begun:.1f} s: {cluster.url}")
@@ -84,7 +92,7 @@ def up(
     print(f"export KUBECONFIG={cluster.kubeconfig()}")
 
 
-def _shown(cluster: Kept) -> str:
+def _shown(cluster: KeptCluster) -> str:
     """`200 fake nodes and the stack 'kueue'`."""
     count = sum(group.count for group in cluster.nodes)
     return f"{count or 'no'} fake node{'' if count == 1 else 's'} and the stack '{cluster.state.stack}'"
@@ -93,7 +101,8 @@ def _shown(cluster: Kept) -> str:
 def _groups(file: Path) -> tuple[NodeGroup, ...]:
     """The fake nodes of a scenario's first set-up that has some; a plain list of groups is a scenario with nothing else."""
     from seatrial import stacks
-    from seatrial.scenario import expand, node_list, read
+    from seatrial.scenario.document import node_list, read
+    from seatrial.scenario.expansion import expand
 
     known = {stack: stacks.find(stack).settings for stack in stacks.names()}
     trials = expand(node_list(file) or read(file), on="sim", stacks=known, stages=stacks.stages(), repeat=1)
@@ -103,38 +112,38 @@ def _groups(file: Path) -> tuple[NodeGroup, ...]:
     raise UsageProblem(f"{file} has no fake nodes", "name a scenario, or a YAML list of node groups (docs/scenario.md)")
 
 
-def _make_nodes(cluster: Kept, groups: Sequence[NodeGroup]) -> None:
+def _make_nodes(cluster: KeptCluster, groups: Sequence[NodeGroup]) -> None:
     """With a line that counts them. Should that be cut off, the cluster goes too: it would not be what was asked for."""
     import asyncio
 
-    from seatrial.clusters.local import kept
-    from seatrial.clusters.local.progress import Progress
+    from seatrial.clusters.local import kept_planes
+    from seatrial.clusters.programs.build_progress import BuildProgress
 
-    progress = Progress()
+    progress = BuildProgress()
     try:
         asyncio.run(_add_nodes(cluster.kubeconfig(), groups, progress))
     except BaseException:
-        kept.down(cluster.name)
+        kept_planes.down(cluster.name)
         raise
     progress.done()
 
 
-async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup], progress: Progress) -> None:
+async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup], progress: BuildProgress) -> None:
     """Until KWOK has taken them all on."""
     import asyncio
     import itertools
 
-    from seatrial.clusters import fakes
+    from seatrial.clusters.kwok import fake_nodes
     from seatrial.kube import Client, access_from
 
     progress.begin(f"{sum(group.count for group in groups):,} fake nodes")
     made, there = itertools.count(1), 0
-    async with Client(access_from(kubeconfig), connections=fakes.CONNECTIONS) as client:
+    async with Client(access_from(kubeconfig), connections=fake_nodes.CONNECTIONS) as client:
         for group in groups:
-            await fakes.create(client, group, 0, {}, lambda: progress.step(f"{next(made):,} made"), there)
+            await fake_nodes.create(client, group, 0, {}, lambda: progress.step(f"{next(made):,} made"), there)
             there += group.count
-        wanted = {name for group in groups for name in fakes.names(group)}
-        while not await fakes.leased(client, wanted):
+        wanted = {name for group in groups for name in fake_nodes.names(group)}
+        while not await fake_nodes.leased(client, wanted):
             progress.step()
             await asyncio.sleep(0.1)
 
@@ -155,31 +164,36 @@ def _settings(qps: str, own: Sequence[Setting]) -> dict[str, dict[str, Scalar]]:
 
 
 @cluster_app.command(epilog="Example: seatrial cluster down mine")
+@with_volume
 def down(
     name: Name = DEFAULT, everything: Annotated[bool, typer.Option("--all", help="All that are kept.")] = False
 ) -> None:
     """Stop a cluster and remove everything it left on this machine."""
-    from seatrial.clusters.local import kept, state
+    from seatrial.clusters.access import kept_clusters
+    from seatrial.clusters.local import kept_planes
+    from seatrial.clusters.supervision import cluster_state
 
-    state.reap()
-    names = [c.name for c in kept.all_clusters() if c.state.kept] if everything else [name]
+    cluster_state.reap()
+    names = [c.name for c in kept_clusters.all_clusters() if c.state.kept] if everything else [name]
     for each in names:
-        kept.down(each)
+        kept_planes.down(each)
         print(f"The cluster '{each}' is gone.")
     if not names:
         print("There is no cluster.")
 
 
 @cluster_app.command(epilog="Example: seatrial cluster status mine")
+@with_volume
 def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this one, in detail.")] = "") -> None:
     """What runs: clusters, and with a name the components of that one."""
-    from seatrial.clusters.local import kept, state
+    from seatrial.clusters.access import kept_clusters
+    from seatrial.clusters.supervision import cluster_state
 
-    state.reap()
+    cluster_state.reap()
     if name:
-        _show_one(kept.find(name, running=False))
+        _show_one(kept_clusters.find(name, running=False))
         return
-    clusters = kept.all_clusters()
+    clusters = kept_clusters.all_clusters()
     if not clusters:
         print("There is no cluster. Make one with `seatrial cluster up`.")
         return
@@ -188,14 +202,14 @@ def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this
     _columns(rows)
 
 
-def _inside(cluster: Kept) -> tuple[str, str]:
+def _inside(cluster: KeptCluster) -> tuple[str, str]:
     """Stack and nodes; what a trial puts into its own is the trial's affair."""
     if not cluster.state.kept:
         return "-", "-"
     return cluster.state.stack, str(sum(group.count for group in cluster.nodes))
 
 
-def _show_one(cluster: Kept) -> None:
+def _show_one(cluster: KeptCluster) -> None:
     print(f"{cluster.name}: {_state_of(cluster)} since {_since(cluster)}, {cluster.url}")
     if cluster.state.kept:
         groups = ", ".join(f"{group.count} {group.name}" for group in cluster.nodes)
@@ -209,7 +223,7 @@ def _show_one(cluster: Kept) -> None:
     _columns(rows)
 
 
-def _state_of(cluster: Kept) -> str:
+def _state_of(cluster: KeptCluster) -> str:
     if not cluster.running:
         return "dead"
     if not cluster.state.up:
@@ -218,10 +232,20 @@ def _state_of(cluster: Kept) -> str:
     return f"up, without {', '.join(missing)}" if missing else "up" if cluster.state.kept else "up (trial)"
 
 
-def _since(cluster: Kept) -> str:
+def _since(cluster: KeptCluster) -> str:
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cluster.state.since))
+
+
+def _command_of(pid: int) -> str:
+    """The command line of a process that the cluster's keeper started."""
+    from seatrial.model.diagnostics import command_line
+
+    try:
+        return command_line(Path(f"/proc/{pid}/cmdline").read_text(errors="replace").rstrip("\0").split("\0"))
+    except OSError:
+        return "?"
 
 
 def _memory(pid: int) -> str:
@@ -241,51 +265,54 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 @cluster_app.command(epilog="Example: kubectl --kubeconfig $(seatrial cluster kubeconfig mine) get nodes")
+@with_volume
 def kubeconfig(
     name: Name = DEFAULT,
     identity: Annotated[str, typer.Option("--as", help="Whose: seatrial, admin, kube-scheduler …")] = "seatrial",
     content: Annotated[bool, typer.Option("--content", help="Print the file itself.")] = False,
 ) -> None:
     """Print the path of a kubeconfig for this cluster."""
-    from seatrial.clusters.local import kept
+    from seatrial.clusters.access import kept_clusters
 
-    file = kept.find(name).kubeconfig(identity)
+    file = kept_clusters.find(name).kubeconfig(identity)
     if not file.exists():
         known = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
-        raise UsageProblem(f"nobody here is called '{identity}'", f"There are {known}.")
+        raise UsageProblem(f"the cluster has no identity '{identity}'", f"choose one of {known}")
     print(file.read_text() if content else file, end="" if content else "\n")
 
 
 @cluster_app.command(epilog="Example: seatrial cluster logs kube-scheduler --name mine -f")
+@with_volume
 def logs(
     component: Annotated[str, typer.Argument(metavar="[COMPONENT]", help="Only this one's.")] = "",
     name: Annotated[str, typer.Option("--name", help="Which cluster.")] = DEFAULT,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as they are written.")] = False,
 ) -> None:
     """Print the logs of a cluster's components."""
-    from seatrial.clusters.local import kept
-    from seatrial.clusters.local.logs import show
+    from seatrial.clusters.access import kept_clusters
+    from seatrial.clusters.supervision.logs import show
 
-    cluster = kept.find(name, running=False)
+    cluster = kept_clusters.find(name, running=False)
     files = sorted(cluster.layout.logs.glob("*.log"))
     if component:
         known = ", ".join(file.stem for file in files)
         files = [file for file in files if file.stem == component]
         if not files:
-            raise UsageProblem(f"'{component}' has no log", f"There are those of {known}.")
+            raise UsageProblem(f"the cluster has no log of '{component}'", f"choose one of {known}")
     show(files, follow)
 
 
 @cluster_app.command(epilog="Example: seatrial cluster build")
+@with_volume
 def build(
     peers: Annotated[bool, typer.Option(help="Also kubectl and kwokctl, which tests and benchmarks use.")] = False,
 ) -> None:
     """Build the programs of the control plane and of all stacks ahead of time; about twenty minutes on two cores the first time."""
     from seatrial import stacks
-    from seatrial.clusters.local import programs
-    from seatrial.clusters.local.binaries import ensure_binaries
+    from seatrial.clusters import programs
+    from seatrial.clusters.programs.binaries import ensure_binaries
 
-    own = [program for name in stacks.names() for program in stacks.find(name).programs()]
+    own = [program for name in stacks.names() for program in stacks.find(name).real.programs()]
     wanted = [*programs.CONTROL_PLANE, *own, *(programs.PEERS if peers else ())]
     for name, path in ensure_binaries(wanted).items():
         print(f"{name}: {path}")

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import typer
 
-from seatrial.cli.targets import check_file
+from seatrial.cli.output import check_file
+from seatrial.model.errors import UsageProblem
 
 
 def compare(
-    outs: list[Path] = typer.Argument(
-        ..., metavar="OUT [OUT…]", help="Studies; the first is what others are held against."
+    given: list[Path] = typer.Argument(
+        None, metavar="[OUT…]", help="Study directories; the others are compared with the first.", show_default=False
+    ),
+    more: list[Path] = typer.Option(
+        [], "-o", "--out", metavar="OUT", help="The same; repeatable, and before the arguments.", show_default=False
     ),
     setup: str = typer.Option(
         "", "--setup", metavar="A,B", help="Only these set-ups; of one study, the first is the base."
@@ -38,13 +42,17 @@ def compare(
     from rich.console import Console
 
     from seatrial.analysis.comparing import compare as compared
+    from seatrial.analysis.studies import Study
     from seatrial.report import comparisons as shown
     from seatrial.report.page.comparison import comparison_page
 
+    outs = [*more, *(given or ())]
+    if not outs:
+        raise UsageProblem("no study directory", "name one or more: seatrial compare OUT OUT")
     for option, target in (("--markdown", markdown), ("--html", html), ("--png", png)):
         check_file(option, target)
     setups = [part.strip() for part in setup.split(",") if part.strip()]
-    found = compared(outs, setups, figure, anyway=anyway)
+    found = compared([Study.open(out) for out in outs], setups, figure, anyway=anyway)
     if as_json:
         typer.echo(shown.as_json(found), nl=False)
     else:

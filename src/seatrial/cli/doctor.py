@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.wrapping import tell
+from seatrial.cli.output import print_wrapped
 
 if TYPE_CHECKING:
-    from seatrial.clusters.checkup import Finding
+    from seatrial.clusters.machine_checks import Finding
 
 STATE_WIDTH = 9
 
@@ -34,16 +34,16 @@ def doctor(
     Example: seatrial doctor --context my-cluster
     """
     from seatrial.cli.run import CLUSTERS
-    from seatrial.clusters import checkup
+    from seatrial.clusters import machine_checks
     from seatrial.model.errors import UsageProblem
 
     asked = on or ("kubeconfig" if context else "local")
     if asked not in CLUSTERS:
         raise UsageProblem(f"--on {asked}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
-    findings = list(checkup.machine(asked))
+    findings = list(machine_checks.machine(asked))
     needed = asked == "kubeconfig"
     if asked != "sim":
-        files, found = checkup.kubeconfig(kubeconfig, needed)
+        files, found = machine_checks.kubeconfig(kubeconfig, needed)
         findings.append(files)
         if needed and found is not None:
             findings += _cluster(kubeconfig, context)
@@ -53,8 +53,9 @@ def doctor(
 
 
 def _cluster(kubeconfig: Path | None, context: str) -> Iterable[Finding]:
-    from seatrial.clusters.attached.checkup import examine
-    from seatrial.clusters.checkup import Finding
+    from seatrial import stacks
+    from seatrial.clusters.attached.cluster_checks import examine
+    from seatrial.clusters.machine_checks import Finding
     from seatrial.kube import access_from
     from seatrial.model.errors import SetupProblem
 
@@ -62,9 +63,9 @@ def _cluster(kubeconfig: Path | None, context: str) -> Iterable[Finding]:
         access = access_from(kubeconfig, context or None, must_name=True)
     except SetupProblem as problem:
         return [Finding("missing", problem.message, problem.remedy, needed=True)]
-    return examine(access)
+    return examine(access, stacks.signs(), stacks.permissions())
 
 
 def _show(finding: Finding) -> None:
     words = [" ".join(text.split()) for text in (finding.what, finding.remedy) if text]
-    tell(f"{finding.state:<{STATE_WIDTH}}{'  '.join(words)}", STATE_WIDTH)
+    print_wrapped(f"{finding.state:<{STATE_WIDTH}}{'  '.join(words)}", STATE_WIDTH)

@@ -1,23 +1,28 @@
-"""`seatrial export`: a study in a form that other programs read."""
+"""`seatrial export`: a study as Parquet, Perfetto trace, OpenMetrics or Markdown."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, study_directory
 from seatrial.model.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from seatrial.analysis.studies import Study
 
 FORMS = {"parquet": "parquet", "perfetto": "traces", "openmetrics": "metrics.txt", "seeds": "table.md"}
 
 
 def export(
-    out: Path = typer.Argument(..., metavar="OUT", help="A study directory."),
+    given: Path | None = OUT_ARGUMENT,
     to: str = typer.Option(..., "--to", metavar="FORM", help="parquet, perfetto, openmetrics or seeds."),
+    out: Path | None = OUT_OPTION,
     into: Path | None = typer.Option(
         None,
-        "-o",
-        "--out",
+        "--into",
         metavar="PATH",
         help="File to write, or folder for parquet and several traces [default: NAME-…].",
     ),
@@ -26,38 +31,48 @@ def export(
 ) -> None:
     """Write a study as Parquet, as a trace for Perfetto, as OpenMetrics text, or as the experiments' Markdown tables.
 
-    Example: seatrial export out/small --to perfetto --trial 001-kwok-r1 -o trace.json
+    Example: seatrial export -o out/small --to perfetto --trial 001-kwok-r1 --into trace.json
     """
-    from seatrial.analysis.directory import read_study
-    from seatrial.report.exports import openmetrics, parquet, perfetto, seeds
-    from seatrial.scenario import remedy_for
+    from seatrial.analysis.studies import Study
+    from seatrial.report.exports import openmetrics, parquet, seeds
+    from seatrial.scenario.nearest import remedy_for
 
+    if given is not None and out is not None and into is None:
+        out, into = given, out  # as it was written before: `export OUT -o FILE`
+        given = None
+    out = study_directory(given, out)
     if to not in FORMS:
         raise UsageProblem(f"--to {to}: no such form", remedy_for(to, FORMS))
-    study = read_study(out)
+    study = Study.open(out)
     target = into or Path(f"{out.resolve().name}-{FORMS[to]}")
     if trial and to != "perfetto":
         raise UsageProblem(f"--trial does not go with --to {to}", "only a trace is of one trial")
     if not study.trials:
         raise UsageProblem(f"{out}: no trial was begun", "there is nothing to export; run it again")
-    files: list[Path]
-    if to == "parquet":
+    if to == "perfetto":
+        files = _traces(study, trial, into, target)
+    elif to == "parquet":
         files = parquet.write_parquet(study, target)
     elif to == "openmetrics":
         files = [openmetrics.write_openmetrics(study, target)]
-    elif to == "seeds":
-        files = [seeds.write_seeds(study, target, tester)]
     else:
-        trials = {one.name: one for one in study.trials}
-        if trial and trial not in trials:
-            raise UsageProblem(f"{out} has no trial '{trial}'", remedy_for(trial, trials))
-        chosen = [trials[trial]] if trial else list(study.trials)
-        if len(chosen) == 1:
-            files = [perfetto.write_trace(chosen[0], into or Path(f"{chosen[0].name}.trace.json"))]
-        else:
-            target.mkdir(parents=True, exist_ok=True)
-            files = [perfetto.write_trace(one, target / f"{one.name}.trace.json") for one in chosen]
+        files = [seeds.write_seeds(study, target, tester)]
     for note in study.notes:
         typer.echo(f"note: {note}", err=True)
     for file in files:
         typer.echo(file)
+
+
+def _traces(study: Study, trial: str, into: Path | None, folder: Path) -> list[Path]:
+    """A file for the one trial, or a folder with a file for each."""
+    from seatrial.report.exports import perfetto
+    from seatrial.scenario.nearest import remedy_for
+
+    trials = {one.name: one for one in study.trials}
+    if trial and trial not in trials:
+        raise UsageProblem(f"{study.out} has no trial '{trial}'", remedy_for(trial, trials))
+    chosen = [trials[trial]] if trial else list(study.trials)
+    if len(chosen) == 1:
+        return [perfetto.write_trace(chosen[0], into or Path(f"{chosen[0].name}.trace.json"))]
+    folder.mkdir(parents=True, exist_ok=True)
+    return [perfetto.write_trace(one, folder / f"{one.name}.trace.json") for one in chosen]

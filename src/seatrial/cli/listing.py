@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.cli.wrapping import tell
+from seatrial.cli.output import print_wrapped
 
 if TYPE_CHECKING:
     from seatrial.model.interfaces import Stack
@@ -49,9 +49,9 @@ def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
     return {
         "name": stack.name,
         "about": stack.about,
-        "runs_on": list(getattr(stack, "runs_on", ())),
-        "needs": getattr(stack, "needs", ""),
-        "verified": getattr(stack, "verified", ""),
+        "runs_on": list(stack.runs_on),
+        "needs": stack.needs,
+        "verified": stack.verified,
         "model_verified": model_verified(stack),
         "stages": [
             {"name": stage.name, "of": stage.of, "about": stage.about}
@@ -85,7 +85,7 @@ def _show(stack: Mapping[str, Any], *, first: bool) -> None:
 
 
 def _fact(word: str, text: str, indent: str = "  ") -> None:
-    tell(f"{indent + word:<{WORD_WIDTH}} {' '.join(text.split())}", WORD_WIDTH + 1)
+    print_wrapped(f"{indent + word:<{WORD_WIDTH}} {' '.join(text.split())}", WORD_WIDTH + 1)
 
 
 def scenarios() -> None:
@@ -96,7 +96,7 @@ def scenarios() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from seatrial.scenario import shipped
+    from seatrial.scenario.document import shipped
 
     table = Table("scenario", "what it asks", box=None, pad_edge=False)
     for scenario in shipped():
@@ -110,6 +110,6 @@ def schema() -> None:
     Example: seatrial schema > scenario.schema.json
     """
     from seatrial import stacks
-    from seatrial.scenario import json_schema
+    from seatrial.scenario.editor_schema import json_schema
 
     typer.echo(json.dumps(json_schema(stacks.stages()), indent=2))

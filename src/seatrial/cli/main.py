@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 
 from seatrial import __version__
-from seatrial.cli import clean, compare, doctor, export, listing, plot, report, run, sample, serve, submit
+from seatrial.cli import (
+    clean,
+    compare,
+    doctor,
+    export,
+    init,
+    listing,
+    plot,
+    report,
+    run,
+    sample,
+    serve,
+    submit,
+    validate,
+)
 from seatrial.cli.cluster import cluster_app
+from seatrial.cli.output import QUIET, VERBOSE, set_volume, with_volume
 from seatrial.model.errors import SeatrialError
 
 app = typer.Typer(
@@ -31,29 +47,39 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _top(
+    verbose: int = VERBOSE,
+    quiet: bool = QUIET,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     del version
+    set_volume(verbose, quiet)
 
 
-app.command("run")(run.run)
-app.command("submit")(submit.submit)
-app.command("templates")(submit.templates)
-app.command("sample")(sample.sample)
-app.command("plot")(plot.plot)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("export")(export.export)
-app.command("serve")(serve.serve)
-app.command("stacks")(listing.stacks)
-app.command("scenarios")(listing.scenarios)
-app.command("schema")(listing.schema)
-app.command("doctor")(doctor.doctor)
-app.command("clean")(clean.clean)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init.init,
+    "validate": validate.validate,
+    "run": run.run,
+    "report": report.report,
+    "compare": compare.compare,
+    "export": export.export,
+    "serve": serve.serve,
+    "submit": submit.submit,
+    "templates": submit.templates,
+    "sample": sample.sample,
+    "plot": plot.plot,
+    "clean": clean.clean,
+    "stacks": listing.stacks,
+    "scenarios": listing.scenarios,
+    "schema": listing.schema,
+    "doctor": doctor.doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(with_volume(_command))
 app.add_typer(cluster_app, name="cluster")
 
 
 def main() -> None:
+    """Runs the command line; errors become messages and exit statuses."""
     try:
         app()
     except SeatrialError as error:

@@ -1,4 +1,4 @@
-"""`seatrial plot`: times.csv and a picture from whatever is there."""
+"""`seatrial plot`: times.csv and a picture of a study, finished or not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, progress_console, study_directory
 from seatrial.model.errors import UsageProblem
 
 SHOWN = 8  # reasons
@@ -13,9 +14,10 @@ PLOTS = ("general", "detailed")
 
 
 def plot(
-    out: Path = typer.Option(..., "-o", "--out", metavar="OUT", help="A study, finished or not."),
+    given: Path | None = OUT_ARGUMENT,
+    out: Path | None = OUT_OPTION,
     which: str = typer.Option(
-        "general", "--plot", metavar="KIND", help="general: the steps everyone knows; detailed: all that the stack has."
+        "general", "--plot", metavar="KIND", help="general: the steps of every stack; detailed: all that the stack has."
     ),
     skip_errors: bool = typer.Option(
         True, "--skip-errors/--keep-errors", help="Leave workloads with impossible times out of the picture, or not."
@@ -26,22 +28,21 @@ def plot(
 ) -> None:
     """Write times.csv and a picture of how long each step took, from what has been seen so far.
 
-    Workloads whose times cannot be (a stage before the one it follows, one that is missing) are listed with the reason, all
-    of them in errors.csv.
+    Workloads with impossible times (a stage before its predecessor, a stage that nobody saw) are listed with the reason;
+    errors.csv has all of them.
 
     Example: seatrial plot -o out/load --plot detailed --tail 500
     """
-    from rich.console import Console
-
     from seatrial.report.plotting import Choice, by_reason
     from seatrial.report.plotting import plot as draw
-    from seatrial.study.directory import disk_problems
+    from seatrial.study.study_directory import disk_problems
 
+    out = study_directory(given, out)
     if which not in PLOTS:
         raise UsageProblem(f"--plot {which}: no such picture", f"choose {' or '.join(PLOTS)}")
     with disk_problems(out):
         done = draw(out, which, kind, Choice(head, tail, skip_errors))
-    words = Console(stderr=True, highlight=False)
+    words = progress_console()
     for note in done.notes:
         words.print(note, soft_wrap=True, markup=False)
     if done.errors.height:

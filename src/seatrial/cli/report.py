@@ -6,40 +6,45 @@ from pathlib import Path
 
 import typer
 
-from seatrial.cli import judging
+from seatrial.cli import gate_options
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, error_console, study_directory
 
 
 def report(
-    out: Path = typer.Argument(..., metavar="OUT", help="A study directory, as `seatrial run -o OUT` made it."),
+    given: Path | None = OUT_ARGUMENT,
+    out: Path | None = OUT_OPTION,
     show: bool = typer.Option(False, "--open", help="Show report.html in the browser."),
-    baseline: Path | None = judging.BASELINE,
-    junit: Path | None = judging.JUNIT,
-    summary: Path | None = judging.SUMMARY,
+    baseline: Path | None = gate_options.BASELINE,
+    junit: Path | None = gate_options.JUNIT,
+    summary: Path | None = gate_options.SUMMARY,
 ) -> None:
     """Make the tables, pictures and report.html of a study again, and print its summary. With --baseline, --junit or --summary
     it also judges the study's gates, and ends with status 1 if one does not hold.
 
-    Example: seatrial report out/many-small-jobs --open
+    Example: seatrial report -o out/many-small-jobs --open
     """
     import webbrowser
 
     from rich.console import Console
 
     from seatrial.analysis.gates import FAILS, judge
+    from seatrial.analysis.studies import Study
     from seatrial.report.page import REPORT
+    from seatrial.report.study_report import write_report
     from seatrial.report.terminal import summary_table
-    from seatrial.report.writing import write_report
-    from seatrial.study.directory import disk_problems
+    from seatrial.study.study_directory import disk_problems
 
-    judging.check(baseline, junit, summary)
+    out = study_directory(given, out)
+    base = gate_options.check_options(baseline, junit, summary)
     with disk_problems(out):
-        files = write_report(out)
-        summary_table(out, Console())
+        study = Study.open(out)
+        files = write_report(study)
+        summary_table(study, Console())
     for file in files:
         typer.echo(file)
     if show and not webbrowser.open((out / REPORT).absolute().as_uri()):
         typer.echo(f"no browser was found; open {out / REPORT} yourself", err=True)
     if baseline or junit or summary:
-        verdicts = judge(out, baseline, gated=True)
-        judging.tell(out, verdicts, Console(stderr=True, highlight=False), junit, summary)
+        verdicts = judge(study, base, gated=True)
+        gate_options.report_verdicts(study, verdicts, error_console(), junit, summary)
         raise typer.Exit(int(any(verdict.state == FAILS for verdict in verdicts)))

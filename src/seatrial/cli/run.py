@@ -7,14 +7,19 @@ import datetime
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from seatrial.cli import judging
+from seatrial.cli import gate_options
+from seatrial.cli.output import error_console, progress_console
 from seatrial.model.errors import SetupProblem, UsageProblem, cut
 from seatrial.model.plan import NodeGroup, Target, Trial
+
+if TYPE_CHECKING:
+    from seatrial.scenario.document import Scenario
 
 CLUSTERS = ("sim", "local", "kubeconfig")
 PROFILED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -56,9 +61,12 @@ def run(
     binaries: Path | None = typer.Option(
         None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
     ),
-    baseline: Path | None = judging.BASELINE,
-    junit: Path | None = judging.JUNIT,
-    summary: Path | None = judging.SUMMARY,
+    baseline: Path | None = gate_options.BASELINE,
+    junit: Path | None = gate_options.JUNIT,
+    summary: Path | None = gate_options.SUMMARY,
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Print the trials and what they would create; start and write nothing."
+    ),
 ) -> None:
     """Run a scenario and write a study: tables, pictures and everything observed.
 
@@ -66,24 +74,98 @@ def run(
     """
     from rich.console import Console
 
-    from seatrial import stacks
-    from seatrial.report.progress import Progress
+    from seatrial.report.run_progress import Progress
     from seatrial.report.terminal import summary_table
-    from seatrial.scenario import expand, findings_of, parse_sets, read
-    from seatrial.scenario.settings_file import with_settings_file
-    from seatrial.study.again import again
-    from seatrial.study.directory import left_behind, refuse_occupied
-    from seatrial.study.fitting import memory_findings
-    from seatrial.study.interrupting import interruption
-    from seatrial.study.running import check, run_study
+    from seatrial.study.interruption import interruption
+    from seatrial.study.running import run_study
+    from seatrial.study.study_directory import left_behind, refuse_occupied
 
-    judging.check(baseline, junit, summary)
-    before = again(scenario)
-    on = on or (before.on if before else "sim")
+    base = gate_options.check_options(baseline, junit, summary)
+    where = _Where(on, cluster, binaries, context, kubeconfig, _list(profile) or [])
+    plan = _planned(scenario, where, _list(setup), _list(stack), sets, repeat, seed)
+    notes = progress_console()
+    for line in plan.notes:
+        notes.print(line, soft_wrap=True, markup=False)
+    target = out or _default_out(plan.source.name)
+    if dry_run:
+        from seatrial.cli.dry_run import print_plan
+
+        print_plan(plan.trials, Console())
+        return
+    refuse_occupied(target, force)
+    trials, unbuilt = _prepared(plan)
+    words = error_console()
+    for line in unbuilt:
+        words.print(line, soft_wrap=True, markup=False)
+    interruption.listen()
+    result = None
+    try:
+        with Progress(len(trials), notes) as progress:
+            result = run_study(
+                plan.source.name, plan.source.document, trials, plan.asked, target, progress,
+                force=force, jobs=jobs, baseline=base, gated=bool(junit or summary), reporting=progress.say,
+            )  # fmt: skip
+    finally:
+        for line in left_behind(target, result.study if result else None):
+            words.print(line, soft_wrap=True, markup=False)
+    if result.outcomes and result.study:
+        summary_table(result.study, Console())
+    for file in result.files:
+        typer.echo(file)
+    gate_options.report_verdicts(result.study, result.verdicts, words, junit, summary)
+    for line in result.never_began():
+        words.print(line, soft_wrap=True, markup=False)
+    if result.interrupted:
+        words.print(progress.status, soft_wrap=True)
+        words.print(
+            f"interrupted; what was observed is in {target}. Pictures: seatrial report -o {target}", soft_wrap=True
+        )
+        _leave_at_once(result.exit_status)
+    raise typer.Exit(3 if unbuilt else result.exit_status)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """The options that say where trials run."""
+
+    on: str
+    cluster: str
+    binaries: Path | None
+    context: str
+    kubeconfig: Path | None
+    profile: list[str]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The trials of a scenario, and the lines to be printed before they run."""
+
+    source: Scenario
+    trials: list[Trial]
+    asked: dict[str, Any]  # for study.json
+    notes: list[str]
+
+
+def _planned(
+    scenario: str, where: _Where, setups: list[str] | None, picked: list[str] | None, sets: list[str],
+    repeat: int | None, seed: int | None,
+) -> _Plan:  # fmt: skip
+    """Reads and expands the scenario; raises if anything in it is wrong, or if no trial can run."""
+    from seatrial import stacks
+    from seatrial.scenario.document import read
+    from seatrial.scenario.expansion import expand
+    from seatrial.scenario.findings import findings_of
+    from seatrial.scenario.params import parse_sets
+    from seatrial.scenario.settings_file import with_settings_file
+    from seatrial.study.eligibility import check, memory_findings
+    from seatrial.study.rerun import earlier_run
+
+    before = earlier_run(scenario)
+    on = where.on or (before.on if before else "sim")
     if on not in CLUSTERS:
         raise UsageProblem(f"--on {cut(on)}: no such cluster", f"choose one of {', '.join(CLUSTERS)}")
-    standing = _standing(on, cluster)
-    setups, picked, values = _list(setup), _list(stack), parse_sets(sets)
+    kept_nodes = _kept_nodes(on, where.cluster)
+    values = parse_sets(sets)
     if before is None:
         source = with_settings_file(read(scenario))
     else:  # options given now win over those given then
@@ -92,69 +174,35 @@ def run(
             setups, picked = before.setups, before.stacks
         values = {**before.sets, **values}
         repeat, seed = repeat or before.repeat, before.seed if seed is None else seed
-    target = out or _default_out(source.name)
-    refuse_occupied(target, force)
     expanded = expand(
-        source,
-        on=on,
-        stacks=stacks.settings(),
-        stages=stacks.stages(),
-        pick_setups=setups,
-        pick_stacks=picked,
-        sets=values,
-        repeat=repeat,
-        seed=seed,
-        nodes=standing,
-    )
-    place = dataclasses.replace(
-        _target(on, cluster, binaries, context, kubeconfig), profile=_profiled(on, cluster, _list(profile) or [])
-    )
+        source, on=on, stacks=stacks.settings(), stages=stacks.stages(), pick_setups=setups, pick_stacks=picked,
+        sets=values, repeat=repeat, seed=seed, nodes=kept_nodes,
+    )  # fmt: skip
+    place = _target(on, where)
     if before is not None and before.on == on and place == Target():
         place = before.target
     checked = check([dataclasses.replace(trial, target=place) for trial in expanded])
-    if on == "kubeconfig":
-        place = _attach(place, checked.trials)
+    notes = list(checked.skipped)
+    if kept_nodes:
+        count = sum(group.count for group in kept_nodes)
+        notes.append(f"on the {count} nodes of the cluster '{where.cluster}', not on the scenario's")
+    found = (finding for trial in checked.trials for finding in (*findings_of(trial), *memory_findings(trial)))
+    notes += [f"finding: {finding}" for finding in dict.fromkeys(found)]
     asked = {"file": source.path, "setup": setups, "stack": picked, "set": values, "repeat": repeat}
-    trials = [dataclasses.replace(trial, target=place) for trial in checked.trials]
-    words = Console(stderr=True, highlight=False)
-    for line in checked.skipped:
-        words.print(line, soft_wrap=True, markup=False)
-    if standing:
-        count = sum(group.count for group in standing)
-        words.print(f"on the {count} nodes of the cluster '{cluster}', not on the scenario's", soft_wrap=True)
-    for finding in dict.fromkeys(
-        finding for trial in trials for finding in (*findings_of(trial), *memory_findings(trial))
-    ):
-        words.print(f"finding: {finding}", soft_wrap=True, markup=False)
-    unbuilt: list[str] = []
-    if on == "local":
-        trials, unbuilt = _prepare(place, trials)
-    for line in unbuilt:
-        words.print(line, soft_wrap=True, markup=False)
-    interruption.listen()
-    try:
-        with Progress(len(trials), words) as progress:
-            result = run_study(
-                source.name, source.document, trials, asked, target, progress,
-                force=force, jobs=jobs, baseline=baseline, gated=bool(junit or summary), reporting=progress.say,
-            )  # fmt: skip
-    finally:
-        for line in left_behind(target):
-            words.print(line, soft_wrap=True, markup=False)
-    if result.outcomes:
-        summary_table(target, Console())
-    for file in result.files:
-        typer.echo(file)
-    judging.tell(target, result.verdicts, words, junit, summary)
-    for line in result.never_began():
-        words.print(line, soft_wrap=True, markup=False)
-    if result.interrupted:
-        words.print(progress.standing, soft_wrap=True)
-        words.print(
-            f"interrupted; what was observed is in {target}. Pictures: seatrial report {target}", soft_wrap=True
-        )
-        _leave_at_once(result.exit_status)
-    raise typer.Exit(3 if unbuilt else result.exit_status)
+    return _Plan(source, checked.trials, asked, notes)
+
+
+def _prepared(plan: _Plan) -> tuple[list[Trial], list[str]]:
+    """Trials whose cluster was looked at and whose programs are built; a line for each stack that cannot be built."""
+    on, place = plan.trials[0].on, plan.trials[0].target
+    if on == "kubeconfig":
+        from seatrial import stacks
+        from seatrial.clusters.attached.preflight import prepare
+
+        # Everything about a foreign cluster that can be wrong is said before anything is made, there or here.
+        place = prepare(place, plan.trials, {one.setup.stack: stacks.find(one.setup.stack) for one in plan.trials})
+        return [dataclasses.replace(trial, target=place) for trial in plan.trials], []
+    return _built(place, plan.trials) if on == "local" else (plan.trials, [])
 
 
 def _leave_at_once(status: int) -> NoReturn:
@@ -164,22 +212,23 @@ def _leave_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _standing(on: str, cluster: str) -> tuple[NodeGroup, ...]:
+def _kept_nodes(on: str, cluster: str) -> tuple[NodeGroup, ...]:
     """The nodes of a kept cluster that has some: pods would be placed on them in any case."""
     if not cluster:
         return ()
-    from seatrial.clusters.local import kept
+    from seatrial.clusters.access import kept_clusters
 
     if on != "local":
         raise UsageProblem(f"--cluster does not go with --on {on}", "add --on local")
-    return kept.find(cluster).nodes
+    return kept_clusters.find(cluster).nodes
 
 
-def _target(on: str, cluster: str, binaries: Path | None, context: str, kubeconfig: Path | None) -> Target:
-    if (context or kubeconfig) and on != "kubeconfig":
+def _target(on: str, where: _Where) -> Target:
+    if (where.context or where.kubeconfig) and on != "kubeconfig":
         raise UsageProblem(f"--context and --kubeconfig do not go with --on {on}", "add --on kubeconfig")
-    files = (str(file.expanduser().absolute()) if file else "" for file in (binaries, kubeconfig))
-    return Target(cluster, next(files), context, next(files))
+    files = (str(file.expanduser().absolute()) if file else "" for file in (where.binaries, where.kubeconfig))
+    profile = _profiled(on, where.cluster, where.profile)
+    return Target(where.cluster, next(files), where.context, next(files), profile)
 
 
 def _profiled(on: str, cluster: str, components: list[str]) -> tuple[str, ...]:
@@ -194,19 +243,12 @@ def _profiled(on: str, cluster: str, components: list[str]) -> tuple[str, ...]:
     return tuple(components)
 
 
-def _attach(place: Target, trials: Sequence[Trial]) -> Target:
-    """Everything about a foreign cluster that can be wrong is said before anything is made, there or here."""
-    from seatrial.clusters.attached.preparing import prepare
-
-    return prepare(place, trials)
-
-
-def _prepare(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[str]]:
-    """What takes minutes the first time is done before the first trial, with a progress of its own. A stack that cannot be built is
-    left out with a line, unless nothing else is left."""
+def _built(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[str]]:
+    """Builds all programs before the first trial: the first time that takes minutes. A stack that cannot be built is left out
+    with a line, unless no other is left."""
     from seatrial import stacks
-    from seatrial.clusters.local import programs
-    from seatrial.clusters.local.binaries import ensure_binaries
+    from seatrial.clusters import programs
+    from seatrial.clusters.programs.binaries import ensure_binaries
 
     if place.cluster:
         return list(trials), []
@@ -215,7 +257,7 @@ def _prepare(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[
     unbuilt: dict[str, SetupProblem] = {}
     for name in dict.fromkeys(trial.setup.stack for trial in trials):
         try:
-            ensure_binaries(stacks.find(name).programs(), binaries)
+            ensure_binaries(stacks.find(name).real.programs(), binaries)
         except SetupProblem as problem:
             unbuilt[name] = problem
     left = [trial for trial in trials if trial.setup.stack not in unbuilt]

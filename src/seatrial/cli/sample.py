@@ -1,4 +1,4 @@
-"""`seatrial sample`: what became of the workloads in a study, as often as one likes."""
+"""`seatrial sample`: observes the workloads of a study in their cluster."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import typer
 
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, error_console, progress_console, study_directory
+
 
 def sample(
-    out: Path = typer.Option(..., "-o", "--out", metavar="OUT", help="A study, as `seatrial submit -o OUT` made it."),
+    given: Path | None = OUT_ARGUMENT,
+    out: Path | None = OUT_OPTION,
     follow: bool = typer.Option(
         False, "--follow", help="Go on watching until everything is over, or Ctrl-C; times are then to the millisecond."
     ),
@@ -16,26 +19,28 @@ def sample(
         "", "--project", metavar="P", help="Make sure that OUT was submitted to this namespace or queue."
     ),
 ) -> None:
-    """Look at the workloads of a study in their cluster, and say which are in which stage.
+    """Show which workloads of a study are in which stage.
 
-    As often as one likes, while they are submitted or after. What is seen is merged with what is known: no time gets lost
-    or worse, also when the object is gone by now. A single look knows whole seconds, `--follow` milliseconds.
+    Run it as often as you like, during submission or later. What it observes is merged with what is known: a time is never lost
+    or made less precise, even if the object is gone. A single look has whole seconds, `--follow` milliseconds.
 
     Example: seatrial sample -o out/load --follow
     """
     from rich.console import Console
 
-    from seatrial.report.staging import LiveLine, stage_table
-    from seatrial.study.interrupting import interruption
-    from seatrial.study.sampling import sample as look
+    from seatrial.analysis.studies import Study
+    from seatrial.report.stage_table import LiveLine, stage_table
+    from seatrial.study.interruption import interruption
+    from seatrial.study.study_sampling import sample as look
 
-    words = Console(stderr=True, highlight=False)
+    out = study_directory(given, out)
+    words = progress_console()
     interruption.listen()
     with LiveLine(words) as line:
         result = look(out, follow=follow, project=project, told=line.update)
-    stage_table(out, Console())
+    stage_table(Study.open(out), Console())
     for note in result.notes:
         words.print(note, soft_wrap=True, markup=False)
     if result.interrupted:
-        words.print(f"interrupted; what was seen is in {out}", soft_wrap=True, markup=False)
+        error_console().print(f"interrupted; what was seen is in {out}", soft_wrap=True, markup=False)
         raise typer.Exit(130)

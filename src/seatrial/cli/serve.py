@@ -19,9 +19,9 @@ def serve(
 
     Example: seatrial serve out --port 8080
     """
-    from seatrial.report.serving import Server
+    from seatrial.report.serving import StudyServer
 
-    with Server(directory, port) as server:
+    with StudyServer(directory, port) as server:
         typer.echo(server.url)
         try:
             server.serve_forever()

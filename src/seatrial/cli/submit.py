@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, study_directory
+from seatrial.model import diagnostics
 from seatrial.model.errors import UsageProblem
+from seatrial.report.durations import lasting
 
 if TYPE_CHECKING:
-    from seatrial.study.submission import Wish
-    from seatrial.study.submitting import Sent
+    from seatrial.study.submission import SubmissionRequest
+    from seatrial.study.submission_sending import SubmissionProgress
 
 SAY_EVERY_S = 5.0  # in a log; on a terminal ten times a second
 
 
 def submit(
-    out: Path = typer.Option(..., "-o", "--out", metavar="OUT", help="Study directory: what was submitted, and where."),
+    given_out: Path | None = OUT_ARGUMENT,
+    out: Path | None = OUT_OPTION,
     kind: str | None = typer.Option(
         None, "-t", "--type", metavar="TYPE", help="training, distributed or interactive [default: training]."
     ),
@@ -55,19 +59,20 @@ def submit(
     kubeconfig: Path | None = typer.Option(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
-    resume: bool = typer.Option(False, "--resume", help="Go on with OUT where it stopped; needs no other option."),
+    resume: bool = typer.Option(False, "--resume", help="Continue OUT where it stopped; needs no other option."),
     retry_refused: bool = typer.Option(False, "--retry-refused", help="With --resume: send what was refused again."),
 ) -> None:
-    """Submit workloads to a cluster, in rounds, and leave them there. Killed at any moment it goes on with --resume.
+    """Submit workloads to a cluster in rounds and leave them there. After a crash, --resume continues without duplicates.
 
     `seatrial sample -o OUT` measures them, `seatrial clean -o OUT` removes them.
 
     Example: seatrial submit -t training -n 2000 -p 5 --delay 1 --cluster mine -o out/first
     """
-    from seatrial.study import submitting
-    from seatrial.study.interrupting import interruption
+    from seatrial.study import submission_sending
+    from seatrial.study.interruption import interruption
 
     interruption.listen()
+    out = study_directory(given_out, out)
     given = {
         "--type": kind, "--workloads": count, "--parallel": parallel, "--num-workers": workers, "--gpus": gpus,
         "--delay": delay, "--project": project, "--pvc": pvc, "--stack": stack,
@@ -79,19 +84,19 @@ def submit(
     with _Progress() as progress:
         if resume:
             text = _text(template) if template else None
-            sent = submitting.resume(out, given, text, progress.told, retry_refused)
+            sent = submission_sending.resume(out, given, text, progress.told, retry_refused)
         else:
-            sent = submitting.begin(out, _wish(given, template), progress.told)
+            sent = submission_sending.begin(out, _wish(given, template), progress.told)
     raise typer.Exit(_say(sent, out, progress.seconds))
 
 
-def _wish(given: dict[str, Any], template: Path | None) -> Wish:
+def _wish(given: dict[str, Any], template: Path | None) -> SubmissionRequest:
     from functools import partial
 
     from seatrial.model.plan import Target
     from seatrial.scenario.settings_file import read_settings
     from seatrial.scenario.template import KINDS, Options, blame, read_template, submit_of
-    from seatrial.study.submission import Wish
+    from seatrial.study.submission import SubmissionRequest
 
     defaults = {"--type": "training", "--workloads": 1, "--parallel": 8, "--delay": 0.0, "--pvc": False}
     asked: dict[str, Any] = {name: defaults.get(name) if value is None else value for name, value in given.items()}
@@ -111,7 +116,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> Wish:
     target = Target(
         cluster=asked["--cluster"] or "", context=asked["--context"] or "", kubeconfig=asked["--kubeconfig"] or ""
     )
-    return Wish(
+    return SubmissionRequest(
         submit_of(read, options), target, asked["--stack"] or "", asked["--project"] or "", read_settings(),
         asked, read.text, partial(blame, read),
     )  # fmt: skip
@@ -124,16 +129,16 @@ def _text(file: Path) -> str:
         raise UsageProblem(f"{file}: {error}", "leave --template out: OUT has it") from None
 
 
-def _say(sent: Sent, out: Path, seconds: float) -> int:
+def _say(sent: SubmissionProgress, out: Path, seconds: float) -> int:
     if sent.torn:
         typer.echo(
             "the last line of submitted.jsonl was torn by a crash: it was cut off, its workload looked up", err=True
         )
-    typer.echo(f"{sent.sent} of {sent.of} workloads submitted after {seconds:.1f} s")
+    typer.echo(f"{sent.sent} of {sent.of} workloads submitted after {lasting(seconds, decimals=1)}")
     for why, many in sent.refused.most_common():
         typer.echo(f"{many} refused: {why}", err=True)
     if sent.interrupted:
-        typer.echo(f"interrupted; go on with: seatrial submit -o {out} --resume", err=True)
+        typer.echo(f"interrupted; continue with: seatrial submit -o {out} --resume", err=True)
         return 130
     return 1 if sent.refused else 0
 
@@ -143,7 +148,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self._began = self._spoke = time.monotonic()
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and not diagnostics.is_quiet() and not diagnostics.logs_to_terminal()
 
     def __enter__(self) -> _Progress:
         return self
@@ -154,14 +159,20 @@ class _Progress:
 
     @property
     def seconds(self) -> float:
+        """Time since the start."""
         return time.monotonic() - self._began
 
     def told(self, sent: int, refused: int, of: int) -> None:
+        """Prints how many were submitted, at most a few times a second."""
         now = time.monotonic()
-        if now - self._spoke < (0.1 if self._live else SAY_EVERY_S):
+        if diagnostics.is_quiet() or now - self._spoke < (0.1 if self._live else SAY_EVERY_S):
             return
         self._spoke = now
-        text = f"{sent} of {of} submitted" + (f", {refused} refused" if refused else "") + f", {self.seconds:.0f} s"
+        text = (
+            f"{sent} of {of} submitted"
+            + (f", {refused} refused" if refused else "")
+            + f", {lasting(self.seconds, decimals=0)}"
+        )
         sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         sys.stderr.flush()
 

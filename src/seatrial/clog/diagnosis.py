@@ -1,6 +1,6 @@
-"""What a diagnosis says: the kind of clog, whom and what it is about, and whether that is proven or only likely.
+"""A diagnosis: the kind of clog, the workloads and nodes it is about, and whether it is proven or only likely.
 
-It carries its evidence: who holds what and who waits for it, as edges, not only as a sentence.
+It carries its evidence as edges of the wait-for graph (who holds what, who waits for it), not only as a sentence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIVELOCK = "livelock"
 STILL_RUNNING = "still running"
 UNKNOWN = "unknown"
 
-# Every kind, with what it means in a sentence: docs/clogs.md and the report have it from here.
+# Every kind with its meaning; docs/clogs.md and the report read this table.
 KINDS: Mapping[str, str] = {
     GANG_DEADLOCK: "gangs hold part of what they need and wait for what the others hold",
     NEVER_FITS: "it is larger than any node, than all nodes together, or than the quota",
@@ -36,8 +36,8 @@ KINDS: Mapping[str, str] = {
     UNKNOWN: "nothing moves, and the state does not say why",
 }
 
-QUOTA = "quota"  # where an edge ends that is about a queue and not about a node
-LISTED = 100  # names and edges of each list that JSON has; the numbers beside them count all
+QUOTA = "quota"  # `where` of an edge that is about a queue and not about a node
+LISTED = 100  # names and edges per list in JSON; the numbers beside them count all
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,14 @@ class Edge:
     waiter: str
 
     def as_json(self) -> dict[str, Any]:
+        """As trial.json has it."""
         return {"holder": self.holder, "where": self.where, "amount": dict(self.amount), "waiter": self.waiter}
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
+    """Why nothing moves, or why work is left."""
+
     kind: str
     summary: str  # one to three sentences
     workloads: tuple[str, ...] = ()  # those that are the clog
@@ -62,19 +65,20 @@ class Diagnosis:
     nodes: tuple[str, ...] = ()  # that they stand on
     amounts: Mapping[str, Amounts] = field(default_factory=dict)  # held, wanted, free … → amounts
     edges: tuple[Edge, ...] = ()
-    proven: bool = False  # it follows from the state alone, as long as nobody takes back what was given
-    can_finish: int = 0  # workloads that are not over and may still finish; 0: nothing at all will move any more
-    words: tuple[str, ...] = ()  # what components said of it themselves
+    proven: bool = False  # it follows from the state alone, unless a component takes back what was given
+    can_finish: int = 0  # unfinished workloads that may still finish; 0: nothing will move any more
+    words: tuple[str, ...] = ()  # messages of components about it
 
     def is_certain(self, releases: Sequence[int]) -> bool:
-        """It can never resolve by itself, and nothing else will get on either. `releases`: time-outs of the stack, which take back
-        what is held: they dissolve every knot, but make no room for what never fits."""
+        """Whether it can never resolve by itself and nothing else can progress. `releases`: timeouts of the stack that take back
+        what is held; they dissolve every knot, but make no room for what never fits."""
         if self.kind == CONTROLLER_DEAD:
             return True
         too_large = self.kind in (NEVER_FITS, AGGREGATE_ADMISSION) and not self.waiters
         return self.proven and not self.can_finish and (too_large or not releases)
 
     def as_json(self) -> dict[str, Any]:
+        """As trial.json has it, with long lists cut."""
         return {
             "kind": self.kind,
             "summary": self.summary,

@@ -1,14 +1,13 @@
 """The proof of a gang deadlock: nothing that can still happen lets these gangs finish.
 
-The banker's algorithm: what runs ends and gives back; what then can be placed runs, ends and gives back too; and so on. A workload
-that finishes leaves at least the room it found, so the order does not matter, and whatever remains can never finish: the first of
-the rest would have to find its room while all the others hold what they hold now. If some of the rest hold nodes, that is a knot.
+The banker's algorithm: running workloads end and free their nodes; workloads that can then be placed run, end and free theirs; and
+so on. A workload that finishes leaves at least the room it found, so the order does not matter, and the rest can never finish: the
+first of the rest would need its room while all others hold what they hold now. If some of the rest hold nodes, that is a knot.
 
-It is a proof only where nobody takes back what was given. So a doubt always counts as room: nodes that take no pods at the moment
-may open again; pods that are not ours, or of workloads that are over, will go; what is held by gangs of a lower priority than
-somebody who waits may be preempted; a queue lets everything go; whatever is bound will run. `as_it_stands` drops these doubts, for
-an explanation when nothing moves. Time-outs of the stack (a permit wait, an eviction) and steps of the scenario that add nodes or
-delete workloads are not seen here: whoever calls must know of them.
+It is a proof only if nothing that was given is taken back. So every doubt counts as room: closed nodes may open again; pods that
+are not ours, or of finished workloads, will go; gangs of a lower priority than a waiting workload may be preempted; a queue admits
+everything; whatever is bound will run. `as_it_stands` drops these doubts, for an explanation when nothing moves. The caller must
+know of timeouts of the stack (a permit wait, an eviction) and of steps that add nodes or delete workloads: they are not seen here.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from itertools import islice
 
 import numpy as np
 
-from seatrial.clog.board import Board, Mask, Numbers
 from seatrial.clog.diagnosis import AGGREGATE_ADMISSION, GANG_DEADLOCK, LISTED, NEVER_FITS, Diagnosis, Edge
+from seatrial.clog.node_grid import Mask, NodeGrid, Numbers
 from seatrial.clog.wording import NAMED, listing, quantities, some
 from seatrial.model.plan import Amounts
 from seatrial.model.state import State, WorkloadState
@@ -28,7 +27,7 @@ from seatrial.model.state import State, WorkloadState
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a workload needs at once before it can finish, and what it keeps until then."""
+    """The pods that a workload must place at once before it can finish, and the nodes it holds until then."""
 
     workload: WorkloadState
     shape: int
@@ -37,13 +36,14 @@ class _Claim:
 
     @property
     def name(self) -> str:
+        """The workload's."""
         return self.workload.name
 
 
 def knot(state: State, as_it_stands: bool = False) -> Diagnosis | None:
-    """The workloads that can never finish because of what they hold, or None. Without `as_it_stands` only what is proven.
+    """The workloads that can never finish because of what they hold, or None; without `as_it_stands` only if proven.
 
-    It is meant to be asked often: 500 half-placed gangs on 1,000 nodes take about 7 ms; if none is half placed, next to nothing.
+    Cheap enough to ask often: 500 half-placed gangs on 1,000 nodes take about 7 ms; if none is half placed, next to nothing.
     """
     if not any(w.gang and w.nodes and missing(w) for w in state.workloads):
         return None
@@ -52,36 +52,36 @@ def knot(state: State, as_it_stands: bool = False) -> Diagnosis | None:
 
 
 def _knot(state: State, as_it_stands: bool) -> Diagnosis | None:
-    board = Board(state, closed_too=not as_it_stands)
-    claims = _claims(state, board, preempted=not as_it_stands)
-    room = _room_when_all_that_runs_has_ended(state, board, claims, as_it_stands)
-    stuck = _settle(board, room, claims)
+    grid = NodeGrid(state, closed_too=not as_it_stands)
+    claims = _claims(state, grid, preempted=not as_it_stands)
+    room = _room_when_all_that_runs_has_ended(state, grid, claims, as_it_stands)
+    stuck = _settle(grid, room, claims)
     if not any(claim.nodes for claim in stuck):
         return None
-    empty = {shape: board.total(board.capacity, shape) for shape in {claim.shape for claim in stuck}}
+    empty = {shape: grid.total(grid.capacity, shape) for shape in {claim.shape for claim in stuck}}
     alone: list[_Claim] = []
     others: list[_Claim] = []
     for claim in stuck:
-        (alone if _too_large(board, claim, empty[claim.shape]) else others).append(claim)
-    _change(board, room, ((claim.shape, claim.nodes) for claim in alone), 1)
-    entangled = [claim for claim in _settle(board, room, others) if claim.nodes]
+        (alone if _too_large(grid, claim, empty[claim.shape]) else others).append(claim)
+    _change(grid, room, ((claim.shape, claim.nodes) for claim in alone), 1)
+    entangled = [claim for claim in _settle(grid, room, others) if claim.nodes]
     proven, can_finish = not as_it_stands, len(state.workloads) - len(stuck)
     if not entangled:
         holding = [claim for claim in alone if claim.nodes]
-        return _never(state, board, holding, others, empty, proven, can_finish) if holding else None
-    core, gain = _core(board, room, entangled)
+        return _never(state, grid, holding, others, empty, proven, can_finish) if holding else None
+    core, gain = _core(grid, room, entangled)
     if not core:
         return None  # it waits for what others than these workloads hold, who may go
-    return _deadlock(board, room, core, gain, stuck, proven, can_finish)
+    return _deadlock(grid, room, core, gain, stuck, proven, can_finish)
 
 
 def missing(workload: WorkloadState) -> int:
-    """Pods that stand nowhere and have not finished, made already or not."""
+    """Pods that are not bound and have not finished, whether created or not."""
     return max(workload.size - workload.finished - len(workload.nodes), 0)
 
 
-def _claims(state: State, board: Board, preempted: bool) -> list[_Claim]:
-    """Pods that are no gang need room one at a time, and give it back. A gang that stands as a whole needs nothing more."""
+def _claims(state: State, grid: NodeGrid, preempted: bool) -> list[_Claim]:
+    """Pods outside gangs need room one at a time, and free it. A gang that is placed as a whole needs nothing more."""
     waiting = [workload for workload in state.workloads if missing(workload) and not workload.runs]
     highest = max((workload.shape.priority for workload in waiting), default=0)
     claims = []
@@ -89,7 +89,7 @@ def _claims(state: State, board: Board, preempted: bool) -> list[_Claim]:
         need = missing(workload)
         if not need or (workload.gang and workload.runs):
             continue
-        shape = board.shape(workload.shape)
+        shape = grid.shape(workload.shape)
         if not workload.gang:
             claims.append(_Claim(workload, shape, 1, ()))
         elif preempted and workload.shape.priority < highest:
@@ -100,30 +100,30 @@ def _claims(state: State, board: Board, preempted: bool) -> list[_Claim]:
 
 
 def _room_when_all_that_runs_has_ended(
-    state: State, board: Board, claims: Iterable[_Claim], as_it_stands: bool
+    state: State, grid: NodeGrid, claims: Iterable[_Claim], as_it_stands: bool
 ) -> Numbers:
-    """As it stands, pods that are not ours stay where they are; else only what the claims hold is taken."""
+    """As it stands, foreign pods keep their room; else only the claims do."""
     if not as_it_stands:
-        room = board.capacity.copy()
-        _change(board, room, ((claim.shape, claim.nodes) for claim in claims), -1)
+        room = grid.capacity.copy()
+        _change(grid, room, ((claim.shape, claim.nodes) for claim in claims), -1)
         return room
-    room = board.free()
+    room = grid.free()
     kept = {claim.workload.number for claim in claims if claim.nodes}
     ending = (workload for workload in state.workloads if workload.nodes and workload.number not in kept)
-    _change(board, room, ((board.shape(workload.shape), workload.nodes) for workload in ending), 1)
+    _change(grid, room, ((grid.shape(workload.shape), workload.nodes) for workload in ending), 1)
     return room
 
 
-def _change(board: Board, room: Numbers, standing: Iterable[tuple[int, tuple[int, ...]]], sign: int) -> None:
+def _change(grid: NodeGrid, room: Numbers, standing: Iterable[tuple[int, tuple[int, ...]]], sign: int) -> None:
     by_shape: dict[int, list[int]] = {}
     for shape, nodes in standing:
         by_shape.setdefault(shape, []).extend(nodes)
     for shape, nodes_of_all in by_shape.items():
-        board.give(room, shape, nodes_of_all, sign)
+        grid.give(room, shape, nodes_of_all, sign)
 
 
-def _settle(board: Board, room: Numbers, claims: Iterable[_Claim]) -> list[_Claim]:
-    """Lets finish whatever can; `room` is afterwards what is free then. Returns those that cannot."""
+def _settle(grid: NodeGrid, room: Numbers, claims: Iterable[_Claim]) -> list[_Claim]:
+    """Lets every claim finish that can, adding to `room` what it frees. Returns those that cannot."""
     queues: dict[int, list[_Claim]] = {}
     for claim in claims:
         queues.setdefault(claim.shape, []).append(claim)
@@ -133,23 +133,23 @@ def _settle(board: Board, room: Numbers, claims: Iterable[_Claim]) -> list[_Clai
     while moved:
         moved = False
         for shape, queue in queues.items():
-            while queue and queue[-1].need <= (slots := board.total(room, shape)):
+            while queue and queue[-1].need <= (slots := grid.total(room, shape)):
                 given: list[int] = []
                 while queue and queue[-1].need <= slots:
                     given += queue.pop().nodes
-                board.give(room, shape, given)
+                grid.give(room, shape, given)
                 moved = moved or bool(given)
     stuck = [claim for queue in queues.values() for claim in queue]
     return sorted(stuck, key=lambda claim: claim.workload.number)
 
 
-def _too_large(board: Board, claim: _Claim, empty: int) -> bool:
-    """Even alone on these nodes, with its pods where they stand, it would not find its room."""
-    allowed = board.allowed(claim.shape)
+def _too_large(grid: NodeGrid, claim: _Claim, empty: int) -> bool:
+    """Even alone on these nodes, with its pods where they are, it would not find room."""
+    allowed = grid.allowed(claim.shape)
     return claim.need + sum(bool(allowed[node]) for node in claim.nodes) > empty
 
 
-def _core(board: Board, room: Numbers, holders: Sequence[_Claim]) -> tuple[list[_Claim], dict[int, Mask]]:
+def _core(grid: NodeGrid, room: Numbers, holders: Sequence[_Claim]) -> tuple[list[_Claim], dict[int, Mask]]:
     """The smallest group that waits only for itself, and per shape the nodes that its pods wait for.
 
     Who waits for whom depends on the shape of the one and the nodes of the other, so the graph is one of shapes, and has as many
@@ -157,9 +157,9 @@ def _core(board: Board, room: Numbers, holders: Sequence[_Claim]) -> tuple[list[
     """
     shapes = sorted({holder.shape for holder in holders})
     full = room.copy()
-    _change(board, full, ((holder.shape, holder.nodes) for holder in holders), 1)
-    gain = {shape: board.slots(full, shape) > board.slots(room, shape) for shape in shapes}
-    stands = {shape: np.zeros(len(board.nodes), dtype=bool) for shape in shapes}
+    _change(grid, full, ((holder.shape, holder.nodes) for holder in holders), 1)
+    gain = {shape: grid.slots(full, shape) > grid.slots(room, shape) for shape in shapes}
+    stands = {shape: np.zeros(len(grid.nodes), dtype=bool) for shape in shapes}
     for holder in holders:
         stands[holder.shape][list(holder.nodes)] = True
     waits_for = np.array([[bool((gain[one] & stands[other]).any()) for other in shapes] for one in shapes])
@@ -177,7 +177,7 @@ def _core(board: Board, room: Numbers, holders: Sequence[_Claim]) -> tuple[list[
 
 
 def _deadlock(
-    board: Board,
+    grid: NodeGrid,
     room: Numbers,
     core: list[_Claim],
     gain: dict[int, Mask],
@@ -190,13 +190,13 @@ def _deadlock(
     waiters = tuple(claim.name for claim in stuck if claim.name not in names)
     held = added(scaled(claim.workload.shape.requests, len(claim.nodes)) for claim in core)
     wanted = added(scaled(claim.workload.shape.requests, claim.need) for claim in core)
-    allowed = np.logical_or.reduce([board.allowed(shape) for shape in {claim.shape for claim in core}])
+    allowed = np.logical_or.reduce([grid.allowed(shape) for shape in {claim.shape for claim in core}])
     said = core if len(core) <= NAMED + 1 else core[:NAMED]
     holding = [f"{claim.name} holds {_what(claim)}" for claim in said]
     if len(said) < len(core):
         holding.append(f"{len(core) - len(said)} more do likewise")
-    least = min(board.total(room, shape) for shape in {claim.shape for claim in core})
-    closed = 0 if proven else sum(not node.open for node in board.nodes)
+    least = min(grid.total(room, shape) for shape in {claim.shape for claim in core})
+    closed = 0 if proven else sum(not node.open for node in grid.nodes)
     room_left = (
         f"room for {some(least, 'more pod')}, too little for any of them" if least else "no room for one more pod"
     )
@@ -213,9 +213,9 @@ def _deadlock(
         " ".join(sentences),
         tuple(claim.name for claim in core),
         waiters,
-        tuple(board.nodes[node].name for node in nodes),
-        {"held": held, "wanted": wanted, "free": board.in_all(room, allowed)},
-        tuple(islice(_edges(board, core, gain), LISTED)),
+        tuple(grid.nodes[node].name for node in nodes),
+        {"held": held, "wanted": wanted, "free": grid.in_all(room, allowed)},
+        tuple(islice(_edges(grid, core, gain), LISTED)),
         proven,
         can_finish,
     )
@@ -228,7 +228,7 @@ def _what(claim: _Claim) -> str:
     return f"room for {some(pods, 'pod')} on {some(nodes, 'node')} and waits for room for {claim.need} more"
 
 
-def _edges(board: Board, core: Sequence[_Claim], gain: dict[int, Mask]) -> Iterable[Edge]:
+def _edges(grid: NodeGrid, core: Sequence[_Claim], gain: dict[int, Mask]) -> Iterable[Edge]:
     """Around the ring first, so that a list cut short still shows a cycle through all of them."""
     for step in range(1, len(core)):
         for place, waiter in enumerate(core):
@@ -236,19 +236,19 @@ def _edges(board: Board, core: Sequence[_Claim], gain: dict[int, Mask]) -> Itera
             for node in sorted(set(holder.nodes)):
                 if gain[waiter.shape][node]:
                     amount = scaled(holder.workload.shape.requests, holder.nodes.count(node))
-                    yield Edge(holder.name, board.nodes[node].name, amount, waiter.name)
+                    yield Edge(holder.name, grid.nodes[node].name, amount, waiter.name)
 
 
 def _never(
     state: State,
-    board: Board,
+    grid: NodeGrid,
     holding: Sequence[_Claim],
     others: Sequence[_Claim],
     empty: dict[int, int],
     proven: bool,
     can_finish: int,
 ) -> Diagnosis:
-    """The knot is one workload that is too large by itself and keeps what it got."""
+    """The knot is a workload that is too large by itself and keeps what it holds."""
     first = holding[0]
     nodes = sorted({node for claim in holding for node in claim.nodes})
     size = first.workload.size
@@ -260,7 +260,7 @@ def _never(
               if others else "")  # fmt: skip
     summary += f"What was given to them stays held: {some(len(nodes), 'node')}{behind}."
     edges = (
-        Edge(claim.name, board.nodes[node].name, claim.workload.shape.requests, other.name)
+        Edge(claim.name, grid.nodes[node].name, claim.workload.shape.requests, other.name)
         for other in others
         for claim in holding
         for node in sorted(set(claim.nodes))
@@ -271,7 +271,7 @@ def _never(
         summary,
         tuple(claim.name for claim in holding),
         tuple(claim.name for claim in others),
-        tuple(board.nodes[node].name for node in nodes),
+        tuple(grid.nodes[node].name for node in nodes),
         {"held": held, "wanted": scaled(first.workload.shape.requests, size)},
         tuple(islice(edges, LISTED)),
         proven,
@@ -280,10 +280,12 @@ def _never(
 
 
 def scaled(amounts: Amounts, by: int) -> dict[str, int]:
+    """The amounts of so many pods."""
     return {name: amount * by for name, amount in amounts.items()}
 
 
 def added(amounts: Iterable[Amounts]) -> dict[str, int]:
+    """The sum, resource by resource."""
     total: dict[str, int] = {}
     for part in amounts:
         for name, amount in part.items():

@@ -1,7 +1,7 @@
-"""What to say when nothing moves although work is left: the reasons that the state shows, the surest first.
+"""Why nothing moves although work is left: the reasons that the state shows, the most certain first.
 
-Unlike a knot this is mostly no proof: that nobody acts shows only by nobody having acted. So whoever calls must have waited long
-enough, and `quiet_ns` says how long that was.
+Unlike a knot, most reasons are not proven: that a component does not act shows only by waiting. The caller must have waited long
+enough; `quiet_ns` says how long.
 """
 
 from __future__ import annotations
@@ -11,28 +11,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from seatrial.clog.diagnosis import (
-    AGGREGATE_ADMISSION,
-    CONTROLLER_DEAD,
-    HEAD_OF_LINE,
-    LISTED,
-    LIVELOCK,
-    NEVER_FITS,
-    NOT_ACTING,
-    QUOTA,
-    QUOTA_EXHAUSTED,
-    STILL_RUNNING,
-    UNKNOWN,
-    Diagnosis,
-    Edge,
-)
+from seatrial.clog import diagnosis as kinds
+from seatrial.clog.diagnosis import LISTED, Diagnosis, Edge
 from seatrial.clog.knots import added, knot, missing, scaled
-from seatrial.clog.scene import COMPLETION, END, NODES, PODS, QUEUE, SCHEDULER, Scene, declared, lacking
-from seatrial.clog.wording import amounts_of, listing, only, quantities, quoted, some
+from seatrial.clog.situation import COMPLETION, END, NODES, PODS, QUEUE, SCHEDULER, Situation, declared, lacking
+from seatrial.clog.wording import amounts_of, doing, listing, only, quantities, quoted, some
 from seatrial.model.state import State, WorkloadState
 from seatrial.model.units import SECOND, format_duration
 
-# What is said of a workload on which nobody acts, by who would have to.
+# What is said of a workload, by the component that should act on it and does not.
 REFUSED = "pods refused"  # the Job controller says why it creates none
 _UNDONE = {
     QUEUE: "would fit, and the queue does not let {it} go",
@@ -53,143 +40,147 @@ def diagnose(
     dead: Sequence[str] = (),
     moving: Collection[str] = (),
 ) -> Diagnosis:
-    """Why nothing moves; with `quiet_ns` 0 it is not said for how long. `dead`: what is known of components that died; `moving`:
-    names of the workloads that only take turns in failing; `releases`: time-outs of the stack that free what is held, so that a
-    knot is no end."""
-    scene = Scene(state, quiet_ns, tuple(releases), tuple(dead), frozenset(moving))
-    reasons: tuple[Callable[[Scene], Diagnosis | None], ...] = (
+    """Why nothing moves; with `quiet_ns` 0 the diagnosis omits for how long. `dead`: messages on components that died; `moving`:
+    names of workloads that only take turns in failing; `releases`: timeouts of the stack that free what is held and so dissolve
+    a knot."""
+    situation = Situation(state, quiet_ns, tuple(releases), tuple(dead), frozenset(moving))
+    reasons: tuple[Callable[[Situation], Diagnosis | None], ...] = (
         _dead, _too_large, _deadlock, _turns, _quota_exhausted, _head_of_line, _nobody_acts,
     )  # fmt: skip
-    return _first(scene, reasons)
+    return _first(situation, reasons)
 
 
 def unfinished(state: State, quiet_ns: int, releases: Sequence[int] = (), patient: bool = False) -> Diagnosis:
-    """Why work is left although time is up; unlike in a clog, some of it may still move. That the queue waits for its head is said
-    only if it had time to let others pass (`patient`): in the state of one moment somebody may just have made room."""
-    scene = Scene(state, quiet_ns, tuple(releases), state.dead, frozenset())
+    """Why work is left when a timeout ends a wait; unlike in a clog, some of it may still move. Head-of-line blocking is reported
+    only if the queue had time to let others pass (`patient`): room may have become free just before."""
+    situation = Situation(state, quiet_ns, tuple(releases), state.dead, frozenset())
     if not any(workload.runs or workload.starting for workload in state.workloads):
         return diagnose(state, quiet_ns, releases, state.dead)
-    return _first(scene, (_dead, *((_head_of_line,) if patient else ()), _still_running))
+    return _first(situation, (_dead, *((_head_of_line,) if patient else ()), _still_running))
 
 
-def _first(scene: Scene, reasons: Sequence[Callable[[Scene], Diagnosis | None]]) -> Diagnosis:
-    found = next((diagnosis for reason in reasons if (diagnosis := reason(scene))), None) or _unknown(scene)
-    words = tuple(dict.fromkeys((*found.words, *scene.dead, *scene.state.troubles)))
+def _first(situation: Situation, reasons: Sequence[Callable[[Situation], Diagnosis | None]]) -> Diagnosis:
+    found = next((found for reason in reasons if (found := reason(situation))), None) or _unknown(situation)
+    words = tuple(dict.fromkeys((*found.words, *situation.dead, *situation.state.troubles)))
     return replace(found, words=words)
 
 
 # the reasons
 
 
-def _dead(scene: Scene) -> Diagnosis | None:
-    if not scene.dead:
+def _dead(situation: Situation) -> Diagnosis | None:
+    if not situation.dead:
         return None
-    left = scene.state.workloads
-    said = "; ".join(quoted(text) for text in scene.dead[:_WORDS_SAID])
-    summary = f"A component died: {said}. {some(len(left), 'workload')} not over: {listing(scene.names(left))}."
-    return Diagnosis(CONTROLLER_DEAD, summary, scene.names(left))
+    left = situation.state.workloads
+    said = "; ".join(quoted(text) for text in situation.dead[:_WORDS_SAID])
+    summary = f"A component died: {said}. {some(len(left), 'workload')} not over: {listing(situation.names(left))}."
+    return Diagnosis(kinds.CONTROLLER_DEAD, summary, situation.names(left))
 
 
-def _too_large(scene: Scene) -> Diagnosis | None:
-    """Said only if it explains the rest too: others may be held up by it, but not by each other, nor by one who could act."""
-    if not scene.too_large:
+def _too_large(situation: Situation) -> Diagnosis | None:
+    """Reported only if it explains the rest too: others may wait for it, but not for each other, nor for a component to act."""
+    if not situation.too_large:
         return None
-    never = [workload for workload in scene.state.workloads if workload.number in scene.too_large]
-    rest = [workload for workload in scene.state.workloads if workload.number not in scene.too_large]
-    if rest and not _explains(scene, never, rest):
+    never = [workload for workload in situation.state.workloads if workload.number in situation.too_large]
+    rest = [workload for workload in situation.state.workloads if workload.number not in situation.too_large]
+    if rest and not _explains(situation, never, rest):
         return None
     first = next((workload for workload in never if workload.admitted), never[0])
-    released = scene.state.queued and first.admitted
-    kind = AGGREGATE_ADMISSION if released else NEVER_FITS
+    released = situation.state.queued and first.admitted
     can = "was let go by the queue, yet it can never run" if released else "can never run"
-    summary = f"{first.name} {can}: {scene.too_large[first.number]}."
+    summary = f"{first.name} {can}: {situation.too_large[first.number]}."
     if len(never) > 1:
         also = [workload.name for workload in never if workload is not first]
         summary += f" Neither can {listing(also)}."
     if rest:
-        behind = f"behind {'it' if len(never) == 1 else 'them'}{_kept(scene, never)}"
-        summary += f" {listing(scene.names(rest))} {'waits' if len(rest) == 1 else 'wait'} {behind}."
-    closed = sum(not node.open for node in scene.state.nodes)
+        behind = f"behind {'it' if len(never) == 1 else 'them'}{_kept(situation, never)}"
+        summary += f" {doing(situation.names(rest), 'waits', 'wait')} {behind}."
+    closed = sum(not node.open for node in situation.state.nodes)
     if closed:
-        summary += f" {some(closed, 'node')} of {len(scene.state.nodes)} {'takes' if closed == 1 else 'take'} no pods."
-    shape = scene.board.shape(first.shape)
-    return Diagnosis(
-        kind,
+        summary += (
+            f" {some(closed, 'node')} of {len(situation.state.nodes)} {'takes' if closed == 1 else 'take'} no pods."
+        )
+    shape = situation.grid.shape(first.shape)
+    return situation.diagnosis(
+        kinds.AGGREGATE_ADMISSION if released else kinds.NEVER_FITS,
         summary,
-        scene.names([first, *(workload for workload in never if workload is not first)]),
-        scene.names(rest),
-        scene.places(never),
+        [first, *(workload for workload in never if workload is not first)],
+        rest,
         {
             "asked": dict(first.shape.requests),
-            "largest node": scene.largest(shape),
-            "in all": scene.board.in_all(scene.board.capacity, scene.board.allowed(shape)),
-            **({"quota": dict(scene.state.quota)} if scene.state.quota is not None else {}),
+            "largest node": situation.largest(shape),
+            "in all": situation.grid.in_all(situation.grid.capacity, situation.grid.allowed(shape)),
+            **({"quota": dict(situation.state.quota)} if situation.state.quota is not None else {}),
         },
-        _quota_edges([workload for workload in never if workload.admitted], scene.line) if scene.state.queued else (),
+        _quota_edges([workload for workload in never if workload.admitted], situation.line)
+        if situation.state.queued
+        else (),
         proven=not closed,
         can_finish=len(rest),
     )
 
 
-def _explains(scene: Scene, never: Sequence[WorkloadState], rest: Sequence[WorkloadState]) -> bool:
-    """Whether nothing but those that never fit keeps the rest from moving."""
-    if scene.moving:
-        return scene.moving <= set(scene.names(never))
-    first_in_line = bool(scene.line) and scene.line[0].number in scene.too_large
-    actors = {scene.undone(workload) for workload in rest} - ({"", QUEUE} if first_in_line else {""})
-    return not actors and knot(replace(scene.state, workloads=tuple(rest)), as_it_stands=True) is None
+def _explains(situation: Situation, never: Sequence[WorkloadState], rest: Sequence[WorkloadState]) -> bool:
+    """Whether only the workloads that never fit keep the rest from moving."""
+    if situation.moving:
+        return situation.moving <= set(situation.names(never))
+    first_in_line = bool(situation.line) and situation.line[0].number in situation.too_large
+    actors = {situation.undone(workload) for workload in rest} - ({"", QUEUE} if first_in_line else {""})
+    return not actors and knot(replace(situation.state, workloads=tuple(rest)), as_it_stands=True) is None
 
 
-def _kept(scene: Scene, never: Sequence[WorkloadState]) -> str:
-    nodes, one = scene.places(never), len(never) == 1
+def _kept(situation: Situation, never: Sequence[WorkloadState]) -> str:
+    nodes, one = situation.places(never), len(never) == 1
     if nodes:
         return f", for {some(len(nodes), 'node')} that {'it keeps' if one else 'they keep'}"
-    if scene.state.quota is not None and any(workload.admitted for workload in never) and scene.line:
+    if situation.state.quota is not None and any(workload.admitted for workload in never) and situation.line:
         return f", for {'its' if one else 'their'} share of the quota"
     return ""
 
 
-def _deadlock(scene: Scene) -> Diagnosis | None:
-    """Where time-outs dissolve every knot and workloads do move, the knot of this moment is not the clog."""
-    return None if scene.moving and scene.releases else knot(scene.state, as_it_stands=True)
+def _deadlock(situation: Situation) -> Diagnosis | None:
+    """If timeouts dissolve every knot and workloads do move, the current knot is not the clog."""
+    return None if situation.moving and situation.releases else knot(situation.state, as_it_stands=True)
 
 
-def _turns(scene: Scene) -> Diagnosis | None:
-    if not scene.moving:
+def _turns(situation: Situation) -> Diagnosis | None:
+    if not situation.moving:
         return None
-    turning = [workload for workload in scene.state.workloads if workload.name in scene.moving]
-    waiting = [workload for workload in scene.state.workloads if workload.name not in scene.moving]
-    now = knot(scene.state, as_it_stands=True)
-    names = scene.names(turning) or tuple(sorted(scene.moving))
-    quiet = f"in {_time(scene.quiet_ns)} " if scene.quiet_ns else ""
+    turning = [workload for workload in situation.state.workloads if workload.name in situation.moving]
+    waiting = [workload for workload in situation.state.workloads if workload.name not in situation.moving]
+    now = knot(situation.state, as_it_stands=True)
+    names = situation.names(turning) or tuple(sorted(situation.moving))
+    quiet = f"in {_time(situation.quiet_ns)} " if situation.quiet_ns else ""
     summary = f"{listing(names)} take turns in failing: {quiet}none of them got on."
-    if scene.releases:
-        summary += f" What they hold is taken from them after {_time(max(scene.releases))}, and then they begin again."
+    if situation.releases:
+        summary += (
+            f" What they hold is taken from them after {_time(max(situation.releases))}, and then they begin again."
+        )
     for workload in turning:
-        if workload.number in scene.too_large:
-            summary += f" {workload.name} can never run: {scene.too_large[workload.number]}."
+        if workload.number in situation.too_large:
+            summary += f" {workload.name} can never run: {situation.too_large[workload.number]}."
             break
     if now:
         summary += f" At this moment {now.summary.partition('. ')[0]}."
     elif waiting:
         summary += f" {some(len(waiting), 'more workload')} not over."
     return Diagnosis(
-        LIVELOCK,
+        kinds.LIVELOCK,
         summary,
         names,
-        scene.names(waiting),
-        scene.places(turning),
+        situation.names(waiting),
+        situation.places(turning),
         {"held": _held(turning)},
         now.edges if now else (),
         words=_said(turning),
     )
 
 
-def _quota_exhausted(scene: Scene) -> Diagnosis | None:
-    """Nothing that waits fits into what is left of the quota, and none of those who hold it runs."""
-    left = scene.quota_left
-    line = [workload for workload in scene.line if workload.number not in scene.too_large]
-    holders = [workload for workload in scene.state.workloads if workload.admitted]
+def _quota_exhausted(situation: Situation) -> Diagnosis | None:
+    """No waiting workload fits into the rest of the quota, and no workload that holds quota runs."""
+    left = situation.quota_left
+    line = [workload for workload in situation.line if workload.number not in situation.too_large]
+    holders = [workload for workload in situation.state.workloads if workload.admitted]
     if left is None or not line or not holders or any(workload.runs for workload in holders):
         return None
     if not all(lacking(left, declared(workload)) for workload in line):
@@ -197,25 +188,24 @@ def _quota_exhausted(scene: Scene) -> Diagnosis | None:
     short = sorted({name for workload in line for name in lacking(left, declared(workload))})
     held = added(declared(workload) for workload in holders)
     summary = (
-        f"{listing(scene.names(holders))} {'holds' if len(holders) == 1 else 'hold'} {quantities(only(held, short))} of the quota "
-        f"of {amounts_of(scene.state.quota or {}, short)} and cannot finish{_why_not(scene, holders)}. {line[0].name} waits for "
-        f"{quantities(only(declared(line[0]), short))} and {amounts_of(left, short)} is left"
+        f"{doing(situation.names(holders), 'holds', 'hold')} {quantities(only(held, short))} of the quota of "
+        f"{amounts_of(situation.state.quota or {}, short)} and cannot finish{_why_not(situation, holders)}. {line[0].name} waits "
+        f"for {quantities(only(declared(line[0]), short))} and {amounts_of(left, short)} is left"
         + (f"; {len(line) - 1} more wait with it." if len(line) > 1 else ".")
     )
-    return Diagnosis(
-        QUOTA_EXHAUSTED,
+    return situation.diagnosis(
+        kinds.QUOTA_EXHAUSTED,
         summary,
-        scene.names(holders),
-        scene.names(line),
-        scene.places(holders),
-        {"quota": dict(scene.state.quota or {}), "held": held, "left": left, "wanted": declared(line[0])},
+        holders,
+        line,
+        {"quota": dict(situation.state.quota or {}), "held": held, "left": left, "wanted": declared(line[0])},
         _quota_edges(holders, line),
         words=_said([*holders, *line]),
     )
 
 
-def _why_not(scene: Scene, holders: Sequence[WorkloadState]) -> str:
-    actors = Counter(actor for workload in holders if (actor := scene.undone(workload)))
+def _why_not(situation: Situation, holders: Sequence[WorkloadState]) -> str:
+    actors = Counter(actor for workload in holders if (actor := situation.undone(workload)))
     if actors:
         one = len(holders) == 1
         return f": {'it' if one else 'they'} {_undone(actors.most_common(1)[0][0], one)}"
@@ -223,132 +213,114 @@ def _why_not(scene: Scene, holders: Sequence[WorkloadState]) -> str:
     return f": {some(waiting, 'pod')} of {'its' if len(holders) == 1 else 'theirs'} find no room" if waiting else ""
 
 
-def _head_of_line(scene: Scene) -> Diagnosis | None:
-    line = scene.line
-    if len(line) < 2 or scene.fits_now(line[0]):
+def _head_of_line(situation: Situation) -> Diagnosis | None:
+    line = situation.line
+    if len(line) < 2 or situation.fits_now(line[0]):
         return None
-    behind = [workload for workload in line[1:] if workload.number not in scene.too_large and scene.fits_now(workload)]
+    behind = [
+        workload for workload in line[1:] if workload.number not in situation.too_large and situation.fits_now(workload)
+    ]
     if not behind:
         return None
     head = line[0]
-    left = scene.quota_left
+    left = situation.quota_left
     short = lacking(left, declared(head)) if left is not None else []
     if left is not None and short:
         lacks = f"asks for {quantities(only(declared(head), short))} and {amounts_of(left, short)} is left of the quota"
     else:
-        room = scene.room[scene.board.shape(head.shape)]
+        room = situation.room[situation.grid.shape(head.shape)]
         lacks = f"needs room for {some(missing(head), 'pod')} ({quantities(head.shape.requests)} each) and there is room for {room}"
     summary = (
         f"{head.name} is first in the queue and does not fit: it {lacks}. "
-        f"{listing(scene.names(behind))} would fit and {'waits' if len(behind) == 1 else 'wait'} behind it."
+        f"{listing(situation.names(behind))} would fit and {'waits' if len(behind) == 1 else 'wait'} behind it."
     )
     said = _said([head])
     return Diagnosis(
-        HEAD_OF_LINE,
+        kinds.HEAD_OF_LINE,
         summary + _words(said),
         (head.name,),
-        scene.names(behind),
+        situation.names(behind),
         amounts={"wanted": declared(head), **({"left": left} if left is not None else {})},
         words=said,
     )
 
 
-def _still_running(scene: Scene) -> Diagnosis | None:
-    """Who runs and until when, who starts, who waits for room or its turn, and who can never run."""
-    state = scene.state
+def _still_running(situation: Situation) -> Diagnosis | None:
+    """Which workloads run and until when, which start, which wait for room or their turn, and which can never run."""
+    state = situation.state
     running = [workload for workload in state.workloads if workload.runs]
     starting = [workload for workload in state.workloads if workload.starting and not workload.runs]
     busy = {workload.number for workload in (*running, *starting)}
-    never = [workload for workload in state.workloads if workload.number in scene.too_large]
-    waiting = [w for w in state.workloads if w.number not in busy and w.number not in scene.too_large]
+    never = [workload for workload in state.workloads if workload.number in situation.too_large]
+    waiting = [w for w in state.workloads if w.number not in busy and w.number not in situation.too_large]
     parts = []
     if running:
         last = max(workload.due for workload in running)
         until = f", until {last / SECOND:.0f} s" if last > state.at else ""
-        parts.append(f"{listing(scene.names(running))} {'runs' if len(running) == 1 else 'run'}{until}.")
+        parts.append(f"{doing(situation.names(running), 'runs', 'run')}{until}.")
     if starting:
-        parts.append(f"{listing(scene.names(starting))} {'starts' if len(starting) == 1 else 'start'}.")
+        parts.append(f"{doing(situation.names(starting), 'starts', 'start')}.")
     if waiting:
-        first = next((workload for workload in waiting if not scene.fits_now(workload)), waiting[0])
+        first = next((workload for workload in waiting if not situation.fits_now(workload)), waiting[0])
         parts.append(
-            f"{listing(scene.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'} needs room for "
+            f"{listing(situation.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'} needs room for "
             f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each), and there is room for "
-            f"{scene.room[scene.board.shape(first.shape)]} now."
+            f"{situation.room[situation.grid.shape(first.shape)]} now."
         )
     if never:
         one = never[0]
-        parts.append(f"{one.name} can never run: {scene.too_large[one.number]}.")
+        parts.append(f"{one.name} can never run: {situation.too_large[one.number]}.")
         if len(never) > 1:
-            parts.append(f"Neither can {listing(scene.names(never[1:]))}.")
+            parts.append(f"Neither can {listing(situation.names(never[1:]))}.")
     said = _said([*waiting, *never])
-    return Diagnosis(
-        STILL_RUNNING,
-        " ".join(parts) + _words(said),
-        scene.names([*running, *starting]),
-        scene.names([*waiting, *never]),
-        scene.places([*running, *starting]),
-        {"free": scene.board.in_all(scene.board.free(), scene.board.open)},
-        can_finish=len(state.workloads) - len(never),
-        words=said,
+    summary, can_finish = " ".join(parts) + _words(said), len(state.workloads) - len(never)
+    holders, amounts = [*running, *starting], {"free": situation.free}
+    return situation.diagnosis(
+        kinds.STILL_RUNNING, summary, holders, [*waiting, *never], amounts, can_finish=can_finish, words=said
     )
 
 
-def _nobody_acts(scene: Scene) -> Diagnosis | None:
-    """The one who leaves most undone is named; what components said of themselves is quoted."""
+def _nobody_acts(situation: Situation) -> Diagnosis | None:
+    """Names the component that leaves most workloads undone, and quotes the components' own messages."""
     actors: dict[str, list[WorkloadState]] = {}
-    for workload in scene.state.workloads:
-        if actor := scene.undone(workload):
+    for workload in situation.state.workloads:
+        if actor := situation.undone(workload):
             actors.setdefault(actor, []).append(workload)
-    if not actors and not scene.state.troubles:
+    if not actors and not situation.state.troubles:
         return None
-    left = max(actors.values(), key=len) if actors else list(scene.state.workloads)
+    left = max(actors.values(), key=len) if actors else list(situation.state.workloads)
     actor = next((name for name, workloads in actors.items() if workloads is left), "")
-    words = (*scene.state.troubles, *_said(left))
+    words = (*situation.state.troubles, *_said(left))
     one = len(left) == 1
     if actor == PODS and _said(left):
         actor = REFUSED
     what = _undone(actor, one) if actor else f"{'is' if one else 'are'} not over, and a component is in trouble"
-    quiet = f": nothing has moved for {_time(scene.quiet_ns)}" if scene.quiet_ns else ""
-    summary = f"{listing(scene.names(left))} {what}{quiet}.{_words(words)}"
+    quiet = f": nothing has moved for {_time(situation.quiet_ns)}" if situation.quiet_ns else ""
+    summary = f"{listing(situation.names(left))} {what}{quiet}.{_words(words)}"
     named = {workload.number for workload in left}
-    waiters = [workload for workload in scene.state.workloads if workload.number not in named]
-    room = scene.board.in_all(scene.board.free(), scene.board.open)
-    return Diagnosis(
-        NOT_ACTING,
-        summary,
-        scene.names(left),
-        scene.names(waiters),
-        scene.places(left),
-        {"wanted": added(scaled(w.shape.requests, missing(w)) for w in left), "free": room},
-        words=words,
-    )
+    waiters = [workload for workload in situation.state.workloads if workload.number not in named]
+    wanted = added(scaled(w.shape.requests, missing(w)) for w in left)
+    amounts = {"wanted": wanted, "free": situation.free}
+    return situation.diagnosis(kinds.NOT_ACTING, summary, left, waiters, amounts, words=words)
 
 
-def _unknown(scene: Scene) -> Diagnosis:
-    workloads = scene.state.workloads
+def _unknown(situation: Situation) -> Diagnosis:
+    workloads = situation.state.workloads
     holding = [workload for workload in workloads if workload.nodes]
     waiting = [workload for workload in workloads if not workload.nodes]
-    quiet = f" for {_time(scene.quiet_ns)}" if scene.quiet_ns else ""
+    quiet = f" for {_time(situation.quiet_ns)}" if situation.quiet_ns else ""
     parts = [f"nothing has moved{quiet}, and the state does not say why"]
     if holding:
-        nodes = scene.places(holding)
-        parts.append(
-            f"{listing(scene.names(holding))} {'stands' if len(holding) == 1 else 'stand'} on {some(len(nodes), 'node')}"
-        )
+        nodes = situation.places(holding)
+        parts.append(f"{doing(situation.names(holding), 'stands', 'stand')} on {some(len(nodes), 'node')}")
     if waiting:
-        parts.append(f"{listing(scene.names(waiting))} {'waits' if len(waiting) == 1 else 'wait'}")
-    free = scene.board.in_all(scene.board.free(), scene.board.open)
-    parts.append(f"free: {quantities(free)}")
+        parts.append(doing(situation.names(waiting), "waits", "wait"))
+    parts.append(f"free: {quantities(situation.free)}")
     words = _said(workloads)
     summary = "; ".join(parts)
-    return Diagnosis(
-        UNKNOWN,
-        f"{summary[0].upper()}{summary[1:]}.{_words(words)}",
-        scene.names(workloads),
-        nodes=scene.places(workloads),
-        amounts={"held": _held(workloads), "free": free},
-        words=words,
-    )
+    summary = f"{summary[0].upper()}{summary[1:]}.{_words(words)}"
+    amounts = {"held": _held(workloads), "free": situation.free}
+    return situation.diagnosis(kinds.UNKNOWN, summary, workloads, amounts=amounts, words=words)
 
 
 # the words
@@ -373,10 +345,10 @@ def _held(workloads: Sequence[WorkloadState]) -> dict[str, int]:
 
 def _quota_edges(holders: Sequence[WorkloadState], line: Sequence[WorkloadState]) -> tuple[Edge, ...]:
     pairs = ((holder, waiter) for waiter in line for holder in holders)
-    edges = (Edge(holder.name, QUOTA, declared(holder), waiter.name) for holder, waiter in pairs)
+    edges = (Edge(holder.name, kinds.QUOTA, declared(holder), waiter.name) for holder, waiter in pairs)
     return tuple(islice(edges, LISTED))
 
 
 def _time(nanoseconds: int) -> str:
-    """Whole seconds where there are any: nobody wants the nanoseconds of a wait."""
+    """In whole seconds from one second on."""
     return format_duration(nanoseconds // SECOND * SECOND if nanoseconds >= SECOND else nanoseconds)

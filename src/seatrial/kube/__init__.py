@@ -1,40 +1,39 @@
-"""The Kubernetes client: for a load that must not be limited by its client, and for watches whose stamps can be
-trusted.
+"""The Kubernetes client: fast enough not to limit a load, with watches whose timestamps can be trusted.
 
-The general clients for Python cost more per request than the API server does, and stamp nothing. Read from the
-bottom: `config` (where and as whom), `dialling`, `parsing` and `transport` (bytes), `resources` and `retrying`
-(requests as data, and when to send them again), `client` (verbs), `streaming` and `watching`. Nothing here knows of
+The general clients for Python cost more CPU per request than the API server does, and take no timestamps. From the
+bottom up: `config` (server and credentials), `dialling`, `parsing` and `transport` (bytes), `resources` and `retrying`
+(requests as data, and their retries), `client` (verbs), `streaming` and `watching`. This package does not know of
 trials, stacks or scenarios.
 """
 
-from seatrial.kube.client import Client, Identity, Listing, Observe
+from seatrial.kube.api_errors import ApiProblem, Lost, Status, Unreachable
+from seatrial.kube.client import Client, ClientIdentity, Listing, Observe
 from seatrial.kube.config import Access, Impersonation, access_from
-from seatrial.kube.errors import ApiProblem, Lost, Status, Unreachable
 from seatrial.kube.resources import Request, Resource
-from seatrial.kube.retrying import ONCE, Mark, Patience
-from seatrial.kube.transport import Answer, Pool, clock
-from seatrial.kube.watching import Gap, Watching, list_once, watch
+from seatrial.kube.retrying import NO_RETRY, Mark, RetryPolicy
+from seatrial.kube.transport import Answer, ConnectionPool, clock
+from seatrial.kube.watching import Gap, WatchState, list_once, watch
 
 __all__ = [
-    "ONCE",
+    "NO_RETRY",
     "Access",
     "Answer",
     "ApiProblem",
     "Client",
+    "ClientIdentity",
+    "ConnectionPool",
     "Gap",
-    "Identity",
     "Impersonation",
     "Listing",
     "Lost",
     "Mark",
     "Observe",
-    "Patience",
-    "Pool",
     "Request",
     "Resource",
+    "RetryPolicy",
     "Status",
     "Unreachable",
-    "Watching",
+    "WatchState",
     "access_from",
     "clock",
     "list_once",

@@ -1,58 +1,65 @@
-"""The verbs of the API for one identity, and the hook that sees every request.
+"""The verbs of the API for one identity: the only HTTP client of an API server, and of its components.
 
-`send` is the load's way in: a `Request` in, an `Answer` out whatever its code, nothing decoded. The verbs are for
-the tens of things a run does by itself: they decode into the shape that is asked for and raise `ApiProblem`, which
-has the server's words.
+`send` takes a `Request` and returns an `Answer` whatever its code, nothing decoded: loads use it. The verbs decode into the
+shape that is asked for and raise `ApiProblem` with the server's words. Every attempt of every request passes `_report`:
+there it is logged (`seatrial.kube`: failures at INFO, the rest at DEBUG; no headers, no bodies) and shown to the observer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from seatrial.kube import resources
+from seatrial.kube.api_errors import ApiProblem, Lost, Status, Unreachable, read_status
 from seatrial.kube.config import Access, Impersonation
-from seatrial.kube.errors import ApiProblem, Lost, Unreachable, read_status
+from seatrial.kube.dialling import dial
 from seatrial.kube.resources import MERGE, Request, Resource
-from seatrial.kube.retrying import ONCE, Mark, Patience, Persistence
+from seatrial.kube.retrying import NO_RETRY, Mark, Retrier, RetryPolicy, Sleep
 from seatrial.kube.shapes import Meta, Object
-from seatrial.kube.transport import Answer, Clock, Pool, clock
+from seatrial.kube.streaming import Stream
+from seatrial.kube.transport import Answer, Clock, ConnectionPool, clock
 from seatrial.model.errors import SetupProblem, UsageProblem
 
 T = TypeVar("T")
+_log = logging.getLogger("seatrial.kube")
 
 
 class Observe(Protocol):
-    """Sees every request as it went over the wire, retries each by itself: what the server's audit log sees.
+    """Sees every attempt of every request, as the server's audit log does.
 
-    `start` is when the request was due and `duration` runs from there, in nanoseconds. `code` is 0 where no answer
-    came, and `reason` then says why.
+    `start` is when the attempt was due, in nanoseconds. Without an answer, `failure` has the reason alone; on success it
+    is None.
     """
 
     def __call__(  # keywords would cost more than the record
-        self, start: int, duration: int, verb: str, resource: str, identity: str, code: int, reason: str, /
+        self, request: Request, number: int, start: int, answer: Answer | None, failure: Status | None, /
     ) -> None: ...
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """How a phase of a load shows itself to the server: flow schemas tell identities apart."""
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """How a client presents itself to the server: flow schemas distinguish clients by it."""
 
     name: str = "seatrial"
     user_agent: str = "seatrial"
-    impersonate: Impersonation | None = None  # None: what the kubeconfig says
+    impersonate: Impersonation | None = None  # None: as the kubeconfig says
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
+    """Metadata of a list."""
+
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
     remaining_item_count: int = 0
 
 
 class Listing(msgspec.Struct, Generic[T]):
-    """One page of a list."""
+    """One page of a list, or the whole list."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[T] = msgspec.field(default_factory=list)
@@ -76,24 +83,24 @@ def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
 
 
 class Client:
-    """One API server as one identity. Clients made by `acting_as` share its connections."""
+    """One API server as one identity."""
 
     def __init__(
-        self, access: Access, *, connections: int = 8, identity: Identity | None = None, timeout: float = 60.0,
-        patience: Patience | None = None, mark: Mark | None = None, observe: Observe | None = None,
-        clock: Clock = clock, pool: Pool | None = None,
+        self, access: Access, *, connections: int = 8, identity: ClientIdentity | None = None, timeout: float = 60.0,
+        retry: RetryPolicy | None = None, mark: Mark | None = None, observe: Observe | None = None,
+        clock: Clock = clock, pool: ConnectionPool | None = None,
     ) -> None:  # fmt: skip
         self.access = access
-        self.identity = identity or Identity()
+        self.identity = identity or ClientIdentity()
         self.timeout = timeout
-        self.patience = patience or Patience()
+        self.retry = retry or RetryPolicy()
         self.mark = mark
         self.observe = observe
         self.clock = clock
-        self.pool = pool or Pool(access, connections, clock)
-        self._persistence = Persistence(self._once, mark, clock, self.pool.shaken)
+        self.pool = pool or ConnectionPool(access, connections, clock)
+        self._retrier = Retrier(self._attempt, mark, clock, self.pool.recovering)
         self._authorization: str | None = None
-        self._fields = b""
+        self._headers = b""  # the lines common to all requests
         self._found: dict[tuple[str, str], Resource] = {}
 
     async def __aenter__(self) -> Client:
@@ -103,89 +110,108 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
+        """Closes all connections, those of `acting_as` clients too."""
         await self.pool.close()
 
     def acting_as(
-        self, identity: Identity, *, observe: Observe | None = None, patience: Patience | None = None
+        self, identity: ClientIdentity, *, observe: Observe | None = None, retry: RetryPolicy | None = None
     ) -> Client:
-        """The same server over the same connections under another name."""
+        """A client of another identity that shares our connections."""
         return Client(
-            self.access, identity=identity, timeout=self.timeout, patience=patience or self.patience, mark=self.mark,
+            self.access, identity=identity, timeout=self.timeout, retry=retry or self.retry, mark=self.mark,
             observe=observe or self.observe, clock=self.clock, pool=self.pool,
         )  # fmt: skip
 
-    # -- what goes over the wire
+    # -- requests
 
-    async def send(self, request: Request, intended: int = 0, patience: Patience | None = None) -> Answer:
-        """Sends until answered, by the rules of `retrying`. Errors come back as answers; no answer at all is raised."""
-        return await self._persistence.send(request, intended, patience or self.patience)
+    def send(
+        self, request: Request, intended: int = 0, retry: RetryPolicy | None = None, sleep: Sleep = asyncio.sleep
+    ) -> Coroutine[Any, Any, Answer]:
+        """Retries by the rules of `retrying`. Errors are returned as answers; a request without any answer raises."""
+        return self._retrier.send(request, intended, retry or self.retry, sleep)
 
-    async def fields(self) -> bytes:
-        """The header lines common to all requests of this identity, with credentials that are valid now."""
-        credentials = self.access.credentials
-        if not credentials.fresh():
-            await credentials.refresh()
-        if credentials.authorization != self._authorization:
-            self._authorization = credentials.authorization
-            self._fields = _header_lines(self.access, self.identity)
-        return self._fields
+    async def stream(self, request: Request, handle: Callable[[int, bytes], None]) -> Stream:
+        """Sends the request over a connection of its own, whose answer `handle` gets piece by piece (`streaming`)."""
+        if not self.access.credentials.fresh():
+            await self.access.credentials.refresh()
+        data = self._encode(request)
+        stream = await dial(self.access, lambda: Stream(self.clock, handle), self.pool.tls())
+        stream.begin(data)
+        return stream
 
-    def encode(self, request: Request, fields: bytes) -> bytes:
+    def report_stream(self, request: Request, start: int, code: int, reason: str) -> None:
+        """Reports a stream that ends now."""
+        now = self.clock()
+        answer = Answer(code, reason, -1.0, b"", start, start, start, now) if code else None
+        self._report(request, 1, start, now, answer, Status(reason=reason) if reason else None)
+
+    def _encode(self, request: Request) -> bytes:
+        authorization = self.access.credentials.authorization
+        if authorization != self._authorization:
+            self._authorization = authorization
+            self._headers = _header_lines(self.access, self.identity)
         start = f"{request.method} {self.access.prefix}{request.path} HTTP/1.1\r\n".encode()
         if not request.body:
-            return start + fields + b"\r\n"
+            return start + self._headers + b"\r\n"
         length = f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n\r\n".encode()
-        return start + fields + length + request.body
+        return start + self._headers + length + request.body
 
-    async def _once(self, request: Request, intended: int) -> Answer:
-        """One attempt; a 401 is given a second chance where new credentials can be had, since it did nothing."""
-        answer = await self._exchange(request, intended)
-        if answer.code == 401 and await self.access.credentials.refresh(rejected=True):
-            answer = await self._exchange(request, self.clock())
-        return answer
-
-    async def _exchange(self, request: Request, intended: int) -> Answer:
-        start = intended or self.clock()
-        data = self.encode(request, await self.fields())
+    async def _attempt(self, request: Request, due: int, number: int, renew: bool = True) -> Answer:
+        """One attempt. After a 401, which did nothing, one more where new credentials can be had."""
+        start, credentials = due or self.clock(), self.access.credentials
+        if not credentials.fresh():
+            await credentials.refresh()
         try:
             answer = await self.pool.exchange(
-                data, keep=request.keep, intended=start, timeout=request.timeout or self.timeout
+                self._encode(request), keep=request.keep, intended=start, timeout=request.timeout or self.timeout
             )
         except Lost as lost:
-            self.saw(start, request.verb, request.resource, 0, lost.why)
+            self._report(request, number, start, self.clock(), None, Status(reason=lost.why))
             raise Lost(lost.why, str(request)) from None
         except Unreachable as error:
-            self.saw(start, request.verb, request.resource, 0, error.message)
+            self._report(request, number, start, self.clock(), None, Status(reason=error.message))
             raise
-        if self.observe is not None:
-            reason = "" if answer.code < 400 else read_status(answer.code, answer.body).reason or answer.reason
-            self.observe(
-                start, answer.done - start, request.verb, request.resource, self.identity.name, answer.code, reason
-            )
+        failure = None
+        if answer.code >= 400:
+            failure = read_status(answer.code, answer.body)
+            failure = failure if failure.reason else msgspec.structs.replace(failure, reason=answer.reason)
+        self._report(request, number, start, answer.done, answer, failure)
+        if answer.code == 401 and renew and await credentials.refresh(rejected=True):
+            return await self._attempt(request, self.clock(), number, renew=False)
         return answer
 
-    def saw(self, start: int, verb: str, resource: str, code: int, reason: str) -> None:
-        """Tells the observer of a request that ends now."""
+    def _report(
+        self, request: Request, number: int, start: int, end: int, answer: Answer | None, failure: Status | None
+    ) -> None:
         if self.observe is not None:
-            self.observe(start, self.clock() - start, verb, resource, self.identity.name, code, reason)
+            self.observe(request, number, start, answer, failure)
+        # A server that is coming up fails its readiness probe twenty times a second.
+        probe = request.path in ("/readyz", "/healthz", "/livez")
+        level = logging.INFO if failure is not None and not probe else logging.DEBUG
+        if _log.isEnabledFor(level):
+            said = [str(answer.code)] if answer else []
+            said += [failure.reason] if failure else []
+            _log.log(
+                level, "%s %s%s as %s: %s in %.1f ms (attempt %d)", request.method, self.access.server, request.path,
+                self.identity.name, " ".join(said), (end - start) / 1e6, number,
+            )  # fmt: skip
 
     # -- verbs
 
     async def ask(self, request: Request, shape: type[T]) -> T:
-        """Sends, raises unless it went well, decodes."""
+        """Decodes the answer into `shape`; raises `ApiProblem` for an error."""
         answer = await self.send(request)
         if answer.code >= 300:
             raise ApiProblem.of(answer.code, answer.body, str(request))
         decoded: T = _decoder(shape).decode(answer.body or b"{}")
         return decoded
 
-    async def get(
-        self, resource: Resource, name: str, namespace: str = "", *, shape: type[T], subresource: str = ""
-    ) -> T:
-        return await self.ask(resources.get(resource, name, namespace, subresource=subresource), shape)
+    async def get(self, resource: Resource, name: str, namespace: str = "", *, shape: type[T]) -> T:
+        """Reads one object."""
+        return await self.ask(resources.get(resource, name, namespace), shape)
 
     async def find(self, resource: Resource, name: str, namespace: str = "", *, shape: type[T]) -> T | None:
-        """Like `get`, but None where there is no such object."""
+        """Reads one object; None if it does not exist."""
         try:
             return await self.get(resource, name, namespace, shape=shape)
         except ApiProblem as problem:
@@ -194,18 +220,13 @@ class Client:
             raise
 
     async def list(self, resource: Resource, namespace: str = "", *, shape: type[T], **query: object) -> Listing[T]:
-        """One page, or everything where no `limit` is given; `resourceVersion="0"` is answered from the cache."""
-        request = resources.listing(resource, namespace, **query)
-        answer = await self.send(request)
-        if answer.code >= 300:
-            raise ApiProblem.of(answer.code, answer.body, str(request))
-        page: Listing[T] = _decoder(Listing[shape]).decode(answer.body)  # type: ignore[valid-type]
-        return page
+        """One page, or everything without `limit`; `resourceVersion="0"` is answered from the server's cache."""
+        return await self.ask(resources.listing(resource, namespace, **query), Listing[shape])  # type: ignore[valid-type]
 
     async def pages(
         self, resource: Resource, namespace: str = "", *, shape: type[T], limit: int = 500, **query: object
     ) -> AsyncIterator[Listing[T]]:
-        """All pages. If the server forgets the place in between, that is an error: a new list is another state."""
+        """All pages of one list. Raises if the continue token expires: a new list would be of another state."""
         page = await self.list(resource, namespace, shape=shape, limit=limit, **query)
         yield page
         query.pop("resourceVersion", None)
@@ -217,13 +238,12 @@ class Client:
             yield page
 
     async def create(self, resource: Resource, body: object, name: str, namespace: str = "") -> Meta:
+        """Creates an object; returns its metadata."""
         return (await self.ask(resources.create(resource, body, name, namespace), Object)).metadata
 
-    async def replace(
-        self, resource: Resource, body: object, name: str, namespace: str = "", *, subresource: str = ""
-    ) -> Meta:
-        request = resources.replace(resource, body, name, namespace, subresource=subresource)
-        return (await self.ask(request, Object)).metadata
+    async def replace(self, resource: Resource, body: object, name: str, namespace: str = "") -> Meta:
+        """Replaces an object; returns its metadata."""
+        return (await self.ask(resources.replace(resource, body, name, namespace), Object)).metadata
 
     async def patch(
         self,
@@ -235,34 +255,39 @@ class Client:
         how: str = MERGE,
         subresource: str = "",
     ) -> Meta:
+        """Patches an object (`how`: see `resources`); returns its metadata."""
         request = resources.patch(resource, body, name, namespace, how=how, subresource=subresource)
         return (await self.ask(request, Object)).metadata
 
     async def delete(
-        self, resource: Resource, name: str, namespace: str = "", *, propagation: str = "Background",
-        grace: int | None = None, missing_ok: bool = True,
-    ) -> None:  # fmt: skip
-        request = resources.delete(resource, name, namespace, propagation=propagation, grace=grace)
-        answer = await self.send(request)
-        if answer.code >= 300 and not (missing_ok and answer.code == 404):
-            raise ApiProblem.of(answer.code, answer.body, str(request))
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "Background",
+        missing_ok: bool = True,
+    ) -> None:
+        """Deletes an object; with `missing_ok` one that does not exist is fine."""
+        try:
+            await self.ask(resources.delete(resource, name, namespace, propagation=propagation), object)
+        except ApiProblem as problem:
+            if problem.code != 404 or not missing_ok:
+                raise
 
-    async def delete_collection(
-        self, resource: Resource, namespace: str = "", *, propagation: str = "Background", grace: int | None = None,
-        **query: object,
-    ) -> None:  # fmt: skip
-        request = resources.delete_collection(resource, namespace, propagation=propagation, grace=grace, **query)
-        await self.ask(request, object)
+    async def delete_collection(self, resource: Resource, namespace: str = "", **query: object) -> None:
+        """Deletes all objects that the query selects."""
+        await self.ask(resources.delete_collection(resource, namespace, **query), object)
 
     # -- the server
 
     async def probe(self) -> str:
-        """The server's version. Fails as a set-up problem where the server, or we, cannot be known."""
+        """The server's version. Raises `SetupProblem` if the server does not answer like an API server or rejects us."""
         request = Request("get", "version", "GET", "/version", timeout=15.0)
         try:
-            answer = await self.send(request, patience=ONCE)
-            if answer.code == 403:  # one that has just come back refuses everyone until it knows its roles
-                self.pool.trouble()
+            answer = await self.send(request, retry=NO_RETRY)
+            if answer.code == 403:  # a server that was just restarted refuses everyone until its roles are loaded
+                self.pool.note_loss()
                 answer = await self.send(request)
         except Lost as lost:
             raise SetupProblem(
@@ -273,7 +298,7 @@ class Client:
             refused = (
                 "does not accept the credentials"
                 if answer.code == 401
-                else "does not tell even its version to the user"
+                else "does not even show its version to the user"
             )
             raise SetupProblem(
                 f"{self.access.place}: {self.access.server} {refused} of context "
@@ -289,7 +314,7 @@ class Client:
             ) from None
 
     async def resource_of(self, api_version: str, kind: str) -> Resource:
-        """Where the server keeps a kind of objects."""
+        """The resource of a kind, from the server's discovery."""
         known = self._found.get((api_version, kind))
         if known is not None:
             return known
@@ -301,7 +326,7 @@ class Client:
             if problem.code != 404:
                 raise
             raise UsageProblem(
-                f"the server does not know '{api_version}'", "install what brings it (a CRD?), or correct apiVersion"
+                f"the server does not know '{api_version}'", "install it (a CRD?), or correct apiVersion"
             ) from None
         for one in served:
             if "/" not in one.name:
@@ -316,9 +341,13 @@ class Client:
         return self._found[api_version, kind]
 
 
-def _header_lines(access: Access, identity: Identity) -> bytes:
+def _header_lines(access: Access, identity: ClientIdentity) -> bytes:
     host = f"[{access.host}]" if ":" in access.host else access.host
-    pairs = [("Host", f"{host}:{access.port}"), ("User-Agent", identity.user_agent), ("Accept", "application/json")]
+    pairs = [
+        ("Host", f"{host}:{access.port}"),
+        ("User-Agent", identity.user_agent),
+        ("Accept", "application/json, */*"),
+    ]
     if access.credentials.authorization:
         pairs.append(("Authorization", access.credentials.authorization))
     pairs += (access.impersonate if identity.impersonate is None else identity.impersonate).headers()

@@ -1,7 +1,7 @@
-"""From a kubeconfig to everything a connection needs: where, by which way, as whom, trusting what.
+"""From a kubeconfig to all that a connection needs: server, proxy, credentials, trusted authority.
 
-`access_from` does all checks that need no network, so that a wrong file, an unknown context or an expired
-certificate is said before anything has been started.
+`access_from` makes all checks that need no network, so that a wrong file, an unknown context or an expired certificate
+is reported before anything is started.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from urllib.parse import quote, urlsplit
 
 from seatrial.kube.credentials import Certificate, Credentials, TokenFile, basic, bearer
 from seatrial.kube.kubeconfig import Section, read_kubeconfig
-from seatrial.kube.plugins import Plugin, PluginCredentials
+from seatrial.kube.plugins import ExecPlugin, PluginCredentials
 from seatrial.kube.proxies import Proxy, parse_proxy, proxy_for
 from seatrial.model.errors import SetupProblem
 
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Who to act as. The server must allow our own user to do so."""
+    """The user to impersonate. Our own user needs permission for that."""
 
     user: str = ""
     uid: str = ""
@@ -32,6 +32,7 @@ class Impersonation:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def headers(self) -> list[tuple[str, str]]:
+        """The Impersonate-* headers."""
         pairs = [("Impersonate-User", self.user), ("Impersonate-Uid", self.uid)]
         pairs += [("Impersonate-Group", group) for group in self.groups]
         for key, values in self.extra.items():
@@ -41,40 +42,41 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The way to one API server."""
+    """How to reach one API server, and with which credentials."""
 
     host: str
     port: int
     credentials: Credentials
     tls: bool = True
-    prefix: str = ""  # a path that all requests begin with (Rancher has one)
-    authority: bytes = b""  # PEM; empty: what the system trusts
+    prefix: str = ""  # path prefix of all requests (Rancher has one)
+    authority: bytes = b""  # PEM; empty: the system's authorities
     insecure: bool = False
     server_name: str = ""
     proxy: Proxy | None = None
     impersonate: Impersonation = Impersonation()
     namespace: str = "default"
     context: str = ""
-    place: str = ""  # where the server was given, for errors
+    place: str = ""  # file and line of the server's address, for errors
 
     @property
     def server(self) -> str:
+        """The server's URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http{'s' if self.tls else ''}://{host}:{self.port}{self.prefix}"
 
     def with_token(self, token: str) -> Access:
-        """The same server as someone else. No certificate: the server would believe that one first."""
+        """The same server with this token, without our certificate: the server would prefer that one."""
         return replace(
             self, credentials=Credentials(None, bearer(token, "the token given")), impersonate=Impersonation()
         )
 
     def tls_context(self) -> ssl.SSLContext:
-        """For new connections, with the certificate that is valid now."""
+        """The TLS context of new connections, with the certificate that is valid now."""
         try:
             context = ssl.create_default_context(cadata=self.authority.decode("latin-1") or None)
         except ssl.SSLError:
             raise SetupProblem(
-                f"{self.place}: the certificate authority is not PEM", "take it anew from the cluster's administrator"
+                f"{self.place}: the certificate authority is not PEM", "get it again from the cluster's administrator"
             ) from None
         # Python 3.13 refuses authorities without a key identifier, which Go accepts and many clusters have.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -88,7 +90,7 @@ class Access:
 
 
 def _add(context: ssl.SSLContext, certificate: Certificate) -> None:
-    """`ssl` reads certificates from files only; this one is ours alone and is gone before the call returns."""
+    """`ssl` reads certificates from files only; this file is private and removed before the call returns."""
     descriptor, name = tempfile.mkstemp(prefix="seatrial-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -97,7 +99,7 @@ def _add(context: ssl.SSLContext, certificate: Certificate) -> None:
     except ssl.SSLError as error:
         raise SetupProblem(
             f"{certificate.place}: client certificate and key do not fit together ({error.reason or 'not PEM'})",
-            "log in to the cluster again, so that both are written anew",
+            "log in to the cluster again: that writes both",
         ) from None
     finally:
         Path(name).unlink()
@@ -110,9 +112,9 @@ def access_from(
     must_name: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Access:
-    """What a kubeconfig says about a context. With `must_name`, the current context is not good enough.
+    """The access that a kubeconfig describes. With `must_name`, the context must be named.
 
-    A foreign cluster is never picked by default: `--on kubeconfig` passes `must_name`.
+    `--on kubeconfig` passes `must_name`: a foreign cluster is never chosen by default.
     """
     environ = os.environ if environ is None else environ
     merged = read_kubeconfig(kubeconfig, environ)
@@ -134,7 +136,7 @@ def access_from(
     )  # fmt: skip
     access = replace(access, credentials=_credentials(user, access))
     if tls:
-        access.tls_context()  # an authority or a key that cannot be used is said now, not at the first request
+        access.tls_context()  # reports an unusable authority or key now, not at the first request
     return access
 
 
@@ -171,22 +173,22 @@ def _credentials(user: Section | None, access: Access) -> Credentials:
         return Credentials(certificate, basic(user.text("username"), user.text("password")))
     plugin = user.section("exec")
     if plugin is not None:
-        return PluginCredentials(Plugin.of(plugin, _cluster_info(access)))
+        return PluginCredentials(ExecPlugin.of(plugin, _cluster_info(access)))
     if user.section("auth-provider") is not None:
         raise SetupProblem(
-            f"{user.where('auth-provider')}: 'auth-provider' is gone from Kubernetes since 1.26",
+            f"{user.where('auth-provider')}: 'auth-provider' was removed in Kubernetes 1.26",
             "log in with a current version of your provider's tool; it writes an exec plugin instead",
         )
     return Credentials(certificate)
 
 
 def _cluster_info(access: Access) -> dict[str, Any]:
-    """What a plugin with `provideClusterInfo` gets to know."""
+    """The cluster as a plugin with `provideClusterInfo` gets it."""
     info: dict[str, Any] = {
         "server": access.server,
         "tls-server-name": access.server_name,
         "insecure-skip-tls-verify": access.insecure,
-        "certificate-authority-data": access.authority,  # msgspec writes bytes as base64, as the API wants them
+        "certificate-authority-data": access.authority,  # msgspec encodes bytes as base64, as the API does
     }
     return {key: value for key, value in info.items() if value}
 

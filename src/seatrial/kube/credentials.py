@@ -1,8 +1,7 @@
-"""Who we are to the API server, and how that is kept fresh.
+"""Credentials, and their renewal.
 
-Tokens run out in the middle of a long run: files are rewritten by whoever rotates them, plugins give a token for
-fifteen minutes. A request therefore asks `fresh()` (a comparison) before it is sent and `refresh()` only when that
-says no, or when the server answered 401.
+Tokens expire during a long run: token files are rotated, plugins issue tokens for fifteen minutes. Before a request is
+sent, `fresh()` is asked (a comparison), and `refresh()` is called if the answer is no, or after a 401.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from cryptography import x509
 
 from seatrial.model.errors import SetupProblem
 
-LOOK_AGAIN = 5.0  # seconds between two looks at a token file
+LOOK_AGAIN = 5.0  # seconds between two reads of a token file
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate with its key, as PEM, and where they were given."""
+    """A client certificate with its key, as PEM, and their place in the kubeconfig."""
 
     chain: bytes
     key: bytes
     place: str
 
     def check(self) -> None:
-        """Says what is wrong before a TLS alert does, which says less."""
+        """Raises for an expired or unreadable certificate; a TLS alert would say less."""
         try:
             certificate = x509.load_pem_x509_certificates(self.chain)[0]
         except ValueError:
@@ -51,20 +50,21 @@ class Certificate:
 
 
 class Credentials:
-    """Static ones: a certificate, a token, a password or nothing. Those that change derive from it."""
+    """Static credentials: a certificate, a token, a password or nothing. Credentials that change derive from it."""
 
     def __init__(self, certificate: Certificate | None = None, authorization: str = "") -> None:
         self.certificate = certificate
         self.authorization = authorization
-        self.generation = 0  # counts changes of the certificate, which need new connections
+        self.generation = 0  # increases with each new certificate, which needs new connections
         if certificate is not None:
             certificate.check()
 
     def fresh(self) -> bool:
+        """Whether the credentials can be used as they are."""
         return True
 
     async def refresh(self, *, rejected: bool = False) -> bool:  # noqa: ARG002
-        """Gets new ones where they are due, or where the server rejected the old; True if they changed."""
+        """Renews credentials that are due, or that the server rejected; True if they changed."""
         return False
 
 
@@ -72,16 +72,17 @@ def bearer(token: str, place: str) -> str:
     """The Authorization header of a token."""
     token = token.strip()
     if not token or any(c.isspace() or not c.isprintable() for c in token):
-        raise SetupProblem(f"{place}: this is not a bearer token: it is empty or has blanks in it", "log in again")
+        raise SetupProblem(f"{place}: not a bearer token: it is empty or contains blanks", "log in again")
     return f"Bearer {token}"
 
 
 def basic(username: str, password: str) -> str:
+    """The Authorization header of a user and password."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
 class TokenFile(Credentials):
-    """A token that someone else keeps fresh in a file. The last one that could be read counts."""
+    """A token in a file that another program rotates. If the file cannot be read, the last token stays."""
 
     def __init__(self, path: Path, place: str, certificate: Certificate | None = None) -> None:
         super().__init__(certificate)

@@ -1,8 +1,7 @@
-"""Making a connection: TCP, a proxy's CONNECT where one stands in the way, TLS; and saying in plain words why it
-failed.
+"""Makes a connection: TCP, CONNECT through a proxy, TLS; and explains in plain words why it failed.
 
-"Connection failed" has a dozen causes with a dozen remedies. The layers below name them in their own terms
-(`gaierror`, `WRONG_VERSION_NUMBER`, `certificate verify failed`); this is the one place that translates.
+A failed connection has a dozen causes with a dozen remedies. The layers below report them in their own terms
+(`gaierror`, `WRONG_VERSION_NUMBER`, `certificate verify failed`), which are translated here.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from seatrial.kube.api_errors import Unreachable
 from seatrial.kube.config import Access
-from seatrial.kube.errors import Unreachable
 from seatrial.kube.proxies import Proxy
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))  # a dead peer is noticed after 35 s
+KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))  # detects a dead peer after 35 s
 
 
 async def dial(access: Access, make: Callable[[], P], context: ssl.SSLContext | None, timeout: float = 10.0) -> P:
@@ -42,7 +41,7 @@ async def dial(access: Access, make: Callable[[], P], context: ssl.SSLContext | 
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """A watch may be silent for minutes; without this a peer that vanished would be silent for ever."""
+    """A watch may be silent for minutes; without keepalive a vanished peer would never be noticed."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -54,7 +53,7 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 class _Tunnel(asyncio.Protocol):
-    """Reads a proxy's answer to CONNECT and not one byte more."""
+    """Reads a proxy's answer to CONNECT, and nothing after it."""
 
     def __init__(self, answer: asyncio.Future[bytes]) -> None:
         self.answer = answer

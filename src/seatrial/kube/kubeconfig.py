@@ -1,7 +1,7 @@
-"""Kubeconfig files as they were written: merged by kubectl's rules, and every value still knows its file and line.
+"""Kubeconfig files, merged by kubectl's rules; every value keeps its file and line.
 
-A wrong kubeconfig is the commonest reason that nothing works, and "invalid configuration" is the commonest answer to
-it. So the files are read as YAML nodes, not as plain dictionaries, and an error says `~/.kube/config:12: …`.
+A wrong kubeconfig is the most common reason that nothing works, so the files are read as YAML nodes, not as plain
+dictionaries, and errors begin with `~/.kube/config:12:`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import yaml
 
 from seatrial.model.errors import SetupProblem
 
-_CHECK = "compare with `kubectl config view`, or write the file anew with the tool that made it"
+_CHECK = "compare with `kubectl config view`, or write the file again with the tool that made it"
 
 
 class Section:
-    """One mapping of a kubeconfig. Its getters check types and say where something is wrong."""
+    """One mapping of a kubeconfig. Its getters check types and report file and line."""
 
     def __init__(self, file: Path, node: yaml.MappingNode) -> None:
         self.file = file
@@ -31,7 +31,7 @@ class Section:
         self._nodes = {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
     def where(self, *keys: str) -> str:
-        """`file:line` of the first of these values that is there, else of the section."""
+        """`file:line` of the first of these values that exists, else of the section."""
         for key in keys:
             if key in self._nodes:
                 return f"{self.file}:{self._nodes[key].start_mark.line + 1}"
@@ -40,55 +40,64 @@ class Section:
     def _wrong(self, key: str, what: str) -> SetupProblem:
         return SetupProblem(f"{self.where(key)}: '{key}' {what}", _CHECK)
 
-    def text(self, key: str) -> str:
-        """A scalar, empty where it is not there."""
+    def _node(self, key: str) -> yaml.Node | None:
         node = self._nodes.get(key)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
+        return None if node is None or node.tag == "tag:yaml.org,2002:null" else node
+
+    def text(self, key: str) -> str:
+        """A scalar; empty if it is missing."""
+        node = self._node(key)
+        if node is None:
             return ""
         if not isinstance(node, yaml.ScalarNode):
             raise self._wrong(key, "must be text")
         return str(node.value)
 
     def flag(self, key: str) -> bool:
+        """A boolean; false if it is missing."""
         text = self.text(key).lower()
         if text not in ("", "true", "false"):
             raise self._wrong(key, f"must be true or false, not '{text}'")
         return text == "true"
 
     def texts(self, key: str) -> list[str]:
-        node = self._nodes.get(key)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
+        """A list of scalars; empty if it is missing."""
+        node = self._node(key)
+        if node is None:
             return []
         if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.ScalarNode) for n in node.value):
             raise self._wrong(key, "must be a list of texts")
         return [str(n.value) for n in node.value]
 
     def section(self, key: str) -> Section | None:
-        node = self._nodes.get(key)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
+        """A mapping."""
+        node = self._node(key)
+        if node is None:
             return None
         if not isinstance(node, yaml.MappingNode):
             raise self._wrong(key, "must be a mapping")
         return Section(self.file, node)
 
     def sections(self, key: str) -> list[Section]:
-        node = self._nodes.get(key)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
+        """A list of mappings; empty if it is missing."""
+        node = self._node(key)
+        if node is None:
             return []
         if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.MappingNode) for n in node.value):
             raise self._wrong(key, "must be a list of mappings")
         return [Section(self.file, n) for n in node.value]
 
     def names(self) -> list[str]:
+        """The keys of the mapping."""
         return list(self._nodes)
 
     def path(self, key: str) -> Path | None:
-        """A file's name; a relative one is relative to the kubeconfig that has it."""
+        """A path, resolved relative to the kubeconfig file."""
         text = self.text(key)
         return self.file.parent / Path(text).expanduser() if text else None
 
     def data(self, key: str) -> bytes:
-        """What `KEY-data` holds in base64, else what the file named by `KEY` holds; empty if neither is there."""
+        """The content of `KEY-data`, else of the file named by `KEY`; empty if both are missing."""
         text = self.text(f"{key}-data")
         if text:
             try:
@@ -103,12 +112,12 @@ class Section:
         except OSError as error:
             raise SetupProblem(
                 f"{self.where(key)}: '{key}' names {path}, which cannot be read: {error.strerror}",
-                "restore the file, or log in to the cluster again so that the kubeconfig is written anew",
+                "restore the file, or log in to the cluster again: that writes the kubeconfig",
             ) from None
 
 
 class Kubeconfig:
-    """All files merged. The first file that has a name or a value wins, as with kubectl."""
+    """All files merged. The first file that defines a name or value wins, as with kubectl."""
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self.clusters: dict[str, Section] = {}
@@ -128,10 +137,10 @@ class Kubeconfig:
         return ", ".join(str(file) for file in self.files)
 
     def context(self, name: str | None, *, must_name: bool = False) -> tuple[str, Section]:
-        """The context of this name, or the current one if the caller lets that count as named."""
+        """The context of this name; without a name the current context, unless `must_name`."""
         remedy = f"pass --context with one of: {', '.join(sorted(self.contexts)) or '(none)'}"
         if not name and must_name:
-            raise SetupProblem(f"no context named, and {self} decides nothing by itself", remedy)
+            raise SetupProblem(f"no context named, and the current context of {self} is not used by default", remedy)
         name = name or self.current
         if not name:
             raise SetupProblem(f"no context named, and {self} has no current-context", remedy)
@@ -140,16 +149,17 @@ class Kubeconfig:
         return name, self.contexts[name]
 
     def cluster(self, context: Section) -> tuple[str, Section]:
+        """The cluster of a context, with its name."""
         return _referred("cluster", context, self.clusters)
 
     def user(self, context: Section) -> tuple[str, Section | None]:
-        """The user of a context; None where the context has none and the server is asked anonymously."""
+        """The user of a context, with its name; None for anonymous access."""
         return _referred("user", context, self.users) if context.text("user") else ("", None)
 
     def alone(self, name: str) -> dict[str, Any]:
-        """A kubeconfig with this context and nothing else, for a program of ours that must act as the same user.
+        """A kubeconfig with this context only, for a program of ours that acts as the same user.
 
-        As written, so that plugins and token files still work; but it may stand anywhere, so paths become absolute.
+        Values stay as written, so that plugins and token files work; paths become absolute.
         """
         _, context = self.context(name)
         cluster_name, cluster = self.cluster(context)
@@ -180,7 +190,7 @@ def _plain(section: Section) -> dict[str, Any]:
 
 
 def _data(node: yaml.Node) -> Any:
-    """Scalars stay text, as we read them: a token of digits is no number."""
+    """Scalars stay text: a token of digits is not a number."""
     if isinstance(node, yaml.MappingNode):
         return {str(key.value): _data(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):
@@ -214,14 +224,14 @@ def _named(section: Section, key: str, inner: str) -> dict[str, Section]:
         if not name:
             raise SetupProblem(f"{entry.place}: an entry of '{key}' without a name", _CHECK)
         if name in found:
-            raise SetupProblem(f"{entry.place}: '{name}' stands twice in '{key}'", "remove or rename one of them")
+            raise SetupProblem(f"{entry.place}: duplicate '{name}' in '{key}'", "remove or rename one of them")
         if content is not None:
             found[name] = content
     return found
 
 
 def read_kubeconfig(explicit: Path | None = None, environ: Mapping[str, str] | None = None) -> Kubeconfig:
-    """The file given, else those of KUBECONFIG, else ~/.kube/config. Of a list, those that are missing do not count."""
+    """The file given, else those of KUBECONFIG, else ~/.kube/config. Missing files of a list are skipped."""
     environ = os.environ if environ is None else environ
     if explicit is not None:
         files = [explicit]

@@ -1,14 +1,14 @@
-"""Credentials from exec plugins: how managed clusters (EKS, GKE, AKS) and single sign-on hand out tokens.
+"""Credentials from exec plugins, as managed clusters (EKS, GKE, AKS) and single sign-on use them.
 
-The plugin is a program that prints an ExecCredential (`client.authentication.k8s.io/v1` or `v1beta1`). It takes up
-to seconds, so it runs in a thread beside the event loop, once per expiry, and all requests that need it wait for the
-same run.
+A plugin is a program that prints an ExecCredential (`client.authentication.k8s.io/v1` or `v1beta1`). It takes up to
+seconds, so it runs in a thread, once per expiry, and all requests that need the credential wait for the same run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import os
 import shutil
 import subprocess
@@ -26,11 +26,15 @@ from seatrial.kube.credentials import Certificate, Credentials, bearer
 from seatrial.kube.kubeconfig import Section
 from seatrial.model.errors import SetupProblem
 
+_log = logging.getLogger(__name__)
+
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-PATIENCE = 60.0  # seconds; a plugin that waits for a browser log-in may take that long
+TIMEOUT_S = 60.0  # a plugin that waits for a log-in in the browser may take that long
 
 
 class PluginStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status of an ExecCredential."""
+
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -38,14 +42,16 @@ class PluginStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PluginAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """An ExecCredential."""
+
     api_version: str = ""
     kind: str = ""
     status: PluginStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
-    """What the kubeconfig says about a plugin."""
+class ExecPlugin:
+    """A plugin as the kubeconfig describes it."""
 
     command: str
     args: tuple[str, ...]
@@ -55,15 +61,16 @@ class Plugin:
     interactive: str
     folder: Path
     place: str
-    cluster: Mapping[str, Any] = field(default_factory=dict)  # given to the plugin where it asks for it
+    cluster: Mapping[str, Any] = field(default_factory=dict)  # passed to the plugin if it asks for it
 
     @classmethod
-    def of(cls, section: Section, cluster: Mapping[str, Any]) -> Plugin:
+    def of(cls, section: Section, cluster: Mapping[str, Any]) -> ExecPlugin:
+        """The plugin that an `exec` section describes."""
         version, place = section.text("apiVersion"), section.place
         if version not in VERSIONS:
             raise SetupProblem(
-                f"{section.where('apiVersion')}: exec plugin with apiVersion '{version}', which is not known",
-                f"we speak {' and '.join(VERSIONS)}; update the plugin's entry in the kubeconfig",
+                f"{section.where('apiVersion')}: exec plugin with unknown apiVersion '{version}'",
+                f"supported are {' and '.join(VERSIONS)}; update the plugin's entry in the kubeconfig",
             )
         if not section.text("command"):
             raise SetupProblem(f"{place}: exec plugin without a command", "name the program to run as 'command'")
@@ -81,7 +88,7 @@ class Plugin:
         )  # fmt: skip
 
     def run(self) -> PluginStatus:
-        """Runs it and reads what it printed. Blocks."""
+        """Runs the plugin and parses its output. Blocks."""
         environ = {**os.environ, **self.env}
         command = self.command
         if os.sep in command:
@@ -91,21 +98,22 @@ class Plugin:
             raise self._failed("is not installed", self.install_hint)
         terminal = sys.stdin is not None and sys.stdin.isatty() and self.interactive != "Never"
         if self.interactive == "Always" and not terminal:
-            raise self._failed("asks for a terminal, and there is none", "run once by hand to log in")
+            raise self._failed("needs a terminal, and there is none", "run it once by hand to log in")
         spec: dict[str, Any] = {"interactive": terminal, **({"cluster": self.cluster} if self.cluster else {})}
         info = {"apiVersion": self.version, "kind": "ExecCredential", "spec": spec}
         environ["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
         try:
             done = subprocess.run(
-                [found, *self.args], env=environ, timeout=PATIENCE, capture_output=True, check=False,
+                [found, *self.args], env=environ, timeout=TIMEOUT_S, capture_output=True, check=False,
                 stdin=None if terminal else subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise self._failed(
-                f"did not answer within {PATIENCE:.0f} s", "run it by hand to see what it waits for"
+                f"did not answer within {TIMEOUT_S:.0f} s", "run it by hand to see what it waits for"
             ) from None
         except OSError as error:
             raise self._failed(f"cannot be run: {error.strerror}", self.install_hint) from None
+        _log.info("credential plugin %s ended with status %d", found, done.returncode)
         if done.returncode:
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
             raise self._failed(f"ended with status {done.returncode}" + (f": {said[-1][:300]}" if said else ""))
@@ -136,12 +144,12 @@ class Plugin:
 
 
 class PluginCredentials(Credentials):
-    """What a plugin gave, until it expires. Without an expiry, until the server rejects it."""
+    """The credential of a plugin, used until it expires; without an expiry, until the server rejects it."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: ExecPlugin) -> None:
         super().__init__()
         self.plugin = plugin
-        self._until = 0.0  # wall clock: that is what the expiry is given in
+        self._until = 0.0  # wall clock, as the expiry is
         self._running: asyncio.Lock | None = None
         self._runs = 0
 
@@ -152,7 +160,7 @@ class PluginCredentials(Credentials):
         runs = self._runs
         self._running = self._running or asyncio.Lock()
         async with self._running:
-            if self._runs != runs:  # someone else's run while we waited
+            if self._runs != runs:  # another request ran the plugin meanwhile
                 return True
             self._take(await asyncio.to_thread(self.plugin.run))
             self._runs += 1
@@ -174,6 +182,6 @@ class PluginCredentials(Credentials):
 
 
 def _pem(text: str) -> bytes:
-    """PEM as the API has it; some plugins wrap it in base64 once more."""
+    """PEM as the API specifies; some plugins encode it in base64 once more."""
     data = text.encode()
     return data if data.lstrip().startswith(b"-----") else base64.b64decode(data)

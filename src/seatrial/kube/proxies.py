@@ -1,8 +1,7 @@
-"""Which proxy stands between us and a server: `proxy-url` of the kubeconfig, else HTTPS_PROXY and NO_PROXY by Go's
-rules.
+"""The proxy of a server: `proxy-url` of the kubeconfig, else HTTPS_PROXY and NO_PROXY by the rules of Go.
 
-Go's, because kubectl's users have set these variables for kubectl, and a tool that reads NO_PROXY differently hangs
-where kubectl works.
+The rules of Go, because users set these variables for kubectl, and a tool that reads NO_PROXY differently hangs where
+kubectl works.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from seatrial.model.errors import SetupProblem
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where to send CONNECT, and as whom."""
+    """Address and credentials of a proxy that takes CONNECT."""
 
     host: str
     port: int
@@ -31,6 +30,7 @@ class Proxy:
 
 
 def parse_proxy(url: str, place: str) -> Proxy:
+    """The proxy of this URL; `place` is where the URL was given, for errors."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port
@@ -38,7 +38,7 @@ def parse_proxy(url: str, place: str) -> Proxy:
         host, port = None, None
         parts = urlsplit("")
     if not host or parts.scheme not in ("http", "https"):
-        raise SetupProblem(f"{place}: '{url}' is not a proxy we can use", "write it like http://proxy.example:3128")
+        raise SetupProblem(f"{place}: '{url}' is not the URL of a proxy", "write it like http://proxy.example:3128")
     authorization = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -48,7 +48,7 @@ def parse_proxy(url: str, place: str) -> Proxy:
 
 
 def proxy_for(host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
-    """The proxy that the environment wants for a TLS server."""
+    """The proxy of a TLS server by the environment variables."""
     for name in ("HTTPS_PROXY", "https_proxy"):
         if environ.get(name):
             excluded = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
@@ -57,7 +57,8 @@ def proxy_for(host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
 
 
 def bypasses(host: str, port: int, excluded: str) -> bool:
-    """NO_PROXY: `*`, names with their subdomains, `.subdomains` alone, addresses, networks; each may have a port."""
+    """Whether NO_PROXY excludes the server. Entries are `*`, names with their subdomains, `.subdomains` alone,
+    addresses and networks, each with an optional port."""
     host = host.lower().rstrip(".")
     try:
         address = ipaddress.ip_address(host)

@@ -1,9 +1,8 @@
-"""The few fields we read of the few objects we watch.
+"""The fields that we read of the objects that we watch.
 
-A whole pod takes `json` 32 µs to decode; into these structs msgspec takes 5 µs, because it skips what is not named.
-Stacks define shapes of their own for their kinds the same way. Every field has a default: the server leaves out what
-is empty. Times are kept as the text the server sends: they are whole seconds, and good only where nothing finer is
-known.
+`json` decodes a whole pod in 32 µs, msgspec into these structs in 5 µs, because it skips all other fields. Stacks define
+shapes of their kinds the same way. Every field has a default, since the server omits empty fields. Times stay text as
+the server sends them: they are whole seconds, used only where nothing finer is known.
 """
 
 from __future__ import annotations
@@ -16,10 +15,12 @@ from seatrial.model.units import MICROSECOND, SECOND
 
 
 class Shape(msgspec.Struct, rename="camel"):
-    """Base of all shapes: fields are written in camel case on the wire."""
+    """Base of all shapes: field names are camel case on the wire."""
 
 
-class Owner(Shape):
+class OwnerReference(Shape):
+    """An owner reference."""
+
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -27,25 +28,28 @@ class Owner(Shape):
 
 
 class Meta(Shape):
+    """Metadata of an object."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
     creation_timestamp: str = ""
-    deletion_timestamp: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[Owner] = []
+    owner_references: list[OwnerReference] = []
 
 
 class Object(Shape):
-    """Any object, for those who only need to know that it is there."""
+    """Any object, for callers that only read its metadata."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
 class Condition(Shape):
+    """A condition in a status."""
+
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -53,17 +57,35 @@ class Condition(Shape):
     last_transition_time: str | None = None
 
 
+class Conditions(Shape):
+    """A status with conditions."""
+
+    conditions: list[Condition] = []
+
+
+class Conditioned(Object):
+    """Any object, for callers that only read its conditions."""
+
+    status: Conditions = msgspec.field(default_factory=Conditions)
+
+
 class Resources(Shape):
+    """Requests and limits of a container."""
+
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
 class Container(Shape):
+    """A container of a pod."""
+
     name: str = ""
     resources: Resources = msgspec.field(default_factory=Resources)
 
 
 class PodSpec(Shape):
+    """Spec of a pod."""
+
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
@@ -71,27 +93,36 @@ class PodSpec(Shape):
 
 
 class Running(Shape):
+    """State of a running container."""
+
     started_at: str | None = None
 
 
 class Terminated(Shape):
-    exit_code: int = 0
+    """State of a terminated container."""
+
     reason: str = ""
     started_at: str | None = None
     finished_at: str | None = None
 
 
 class ContainerState(Shape):
+    """State of a container."""
+
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(Shape):
+    """Status of a container."""
+
     name: str = ""
     state: ContainerState = msgspec.field(default_factory=ContainerState)
 
 
 class PodStatus(Shape):
+    """Status of a pod."""
+
     phase: str = ""
     reason: str = ""
     start_time: str | None = None
@@ -100,54 +131,71 @@ class PodStatus(Shape):
 
 
 class Pod(Object):
+    """A pod."""
+
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
 class JobSpec(Shape):
+    """Spec of a Job."""
+
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
 
 
 class JobStatus(Shape):
+    """Status of a Job."""
+
     active: int = 0
     ready: int | None = None
     succeeded: int = 0
     failed: int = 0
     start_time: str | None = None
-    completion_time: str | None = None
     conditions: list[Condition] = []
 
 
 class Job(Object):
+    """A batch/v1 Job."""
+
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
     status: JobStatus = msgspec.field(default_factory=JobStatus)
 
 
-class Taint(Shape):
+class NodeTaint(Shape):
+    """A taint of a node."""
+
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
 class NodeSpec(Shape):
+    """Spec of a node."""
+
     unschedulable: bool = False
-    taints: list[Taint] = []
+    taints: list[NodeTaint] = []
 
 
 class NodeStatus(Shape):
+    """Status of a node."""
+
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: list[Condition] = []
 
 
 class Node(Object):
+    """A node."""
+
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
 class Reference(Shape):
+    """A reference to an object."""
+
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -162,29 +210,12 @@ class Event(Object):
     type: str = ""
     action: str = ""
     event_time: str | None = None
-    deprecated_first_timestamp: str | None = None  # whole seconds: what older senders give instead
-    reporting_controller: str = ""
+    deprecated_first_timestamp: str | None = None  # whole seconds, from older senders
     regarding: Reference = msgspec.field(default_factory=Reference)
 
 
-class DeploymentSpec(Shape):
-    replicas: int | None = None
-
-
-class DeploymentStatus(Shape):
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-
-
-class Deployment(Object):
-    spec: DeploymentSpec = msgspec.field(default_factory=DeploymentSpec)
-    status: DeploymentStatus = msgspec.field(default_factory=DeploymentStatus)
-
-
 def condition(conditions: list[Condition], kind: str) -> Condition | None:
-    """The condition of this type, if the object has it."""
+    """The condition of this type; None if the object does not have it."""
     for one in conditions:
         if one.type == kind:
             return one
@@ -192,6 +223,6 @@ def condition(conditions: list[Condition], kind: str) -> Condition | None:
 
 
 def nanoseconds(text: str) -> int:
-    """A time as the API writes it, as nanoseconds of the wall clock."""
+    """A timestamp of the API in nanoseconds of the wall clock."""
     moment = datetime.datetime.fromisoformat(text)
     return int(moment.timestamp()) * SECOND + moment.microsecond * MICROSECOND

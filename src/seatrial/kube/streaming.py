@@ -1,8 +1,7 @@
-"""The connection of a watch, and the way from its bytes to events.
+"""The connection of a watch, and the decoding of its bytes into events.
 
-`Stream` only stamps what arrives and puts it aside; `Lines` takes the framing off, splits at newlines without
-decoding, and decodes each line into a narrow struct. Both are fed bytes and know nothing of lists, gaps or retries:
-that is `watching`.
+`Stream` timestamps what arrives and queues it; `EventLines` splits at newlines and decodes each line into a narrow struct.
+Lists, gaps and retries are in `watching`.
 """
 
 from __future__ import annotations
@@ -14,17 +13,18 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from seatrial.kube.errors import ApiProblem, BadAnswer, Lost, Status
-from seatrial.kube.parsing import Chunks, Head, Response
+from seatrial.kube.api_errors import ApiProblem, BadAnswer, Lost, Status
+from seatrial.kube.parsing import Chunks, Response, ResponseHead
+from seatrial.kube.shapes import Object
 from seatrial.kube.transport import Clock
 
 T = TypeVar("T")
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
-SLICE = 3_000_000  # nanoseconds of handling before other connections are read again
+SLICE = 3_000_000  # nanoseconds of handling before other connections are read
 READ = 1 << 18  # bytes read at once
-BACKLOG = 64 << 20  # bytes that may wait before the server is made to wait
+BACKLOG = 64 << 20  # queued bytes before reading pauses and the server has to wait
 
 
 class _Event(msgspec.Struct, Generic[T]):
@@ -32,44 +32,35 @@ class _Event(msgspec.Struct, Generic[T]):
     object: T
 
 
-class _Place(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Placed(msgspec.Struct):
-    metadata: _Place
-
-
 class _Line(msgspec.Struct):
-    """An event of which the object's shape is not yet known."""
+    """An event whose object is not decoded."""
 
     type: str
     object: msgspec.Raw
 
 
 _line = msgspec.json.Decoder(_Line)
-_placed = msgspec.json.Decoder(_Placed)
 _status = msgspec.json.Decoder(Status)
 
 
 class Stale(Exception):
-    """The server does not know the resource version any more."""
+    """The server no longer has the resource version (410 Gone)."""
 
 
-class Lines(Generic[T]):
-    """From the payload of a watch to events: split at newlines, decoded."""
+class EventLines(Generic[T]):
+    """Splits the payload of a watch at newlines and decodes events."""
 
     __slots__ = ("_carry", "_decoder", "last")
 
     def __init__(self, shape: type[T]) -> None:
         self._decoder = msgspec.json.Decoder(_Event[shape])  # type: ignore[valid-type]
         self._carry: list[bytes] = []
-        self.last = b""  # the last whole event: where to resume, read only if it comes to that
+        self.last = b""  # the last complete event; its version is read only to resume
 
     def split(self, piece: bytes) -> list[bytes]:
-        """The lines that these bytes complete, not decoded."""
+        """The lines that these bytes complete."""
         if not self._carry and piece.find(b"\n") == len(piece) - 1:
-            return [piece]  # as the server sends them: one event, one chunk
+            return [piece]  # as the server sends events: one per chunk
         *whole, rest = piece.split(b"\n")
         lines: list[bytes] = []
         for part in whole:
@@ -83,7 +74,7 @@ class Lines(Generic[T]):
         return lines
 
     def decode(self, line: bytes) -> tuple[str, T | None]:
-        """Type and object; no object for a bookmark. A Status in place of an object is raised."""
+        """Type and object; no object for a bookmark. An ERROR event is raised."""
         if not line.startswith((b'{"type":"BOOKMARK"', b'{"type":"ERROR"')):
             try:
                 event = self._decoder.decode(line)
@@ -104,11 +95,13 @@ class Lines(Generic[T]):
 
     def place(self) -> str:
         """The resource version of the last event."""
-        return _placed.decode(_line.decode(self.last).object).metadata.resource_version if self.last else ""
+        if not self.last:
+            return ""
+        return msgspec.json.decode(_line.decode(self.last).object, type=Object).metadata.resource_version
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a stream ended, and since when nothing could arrive any more."""
+    """How a stream ended, and since when nothing could arrive."""
 
     why: str
     since: int
@@ -116,14 +109,14 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Stream(asyncio.BufferedProtocol):
-    """The connection of one watch: stamps and keeps what arrives until `drain` handles it."""
+    """The connection of one watch: timestamps and queues what arrives until `_drain` handles it."""
 
     def __init__(self, now: Clock, handle: Callable[[int, bytes], None]) -> None:
         self.arrived: deque[tuple[int, bytes]] = deque()
         self.last = 0  # when anything last arrived
-        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.head: asyncio.Future[ResponseHead] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self.refusal = b""  # the body of an answer that is not a watch
+        self.refusal = b""  # the body of an error
         self._buffer = memoryview(bytearray(READ))
         self._loop = asyncio.get_running_loop()
         self._now = now
@@ -132,7 +125,7 @@ class Stream(asyncio.BufferedProtocol):
         self._response: Response | None = Response(keep=True)
         self._chunks: Chunks | None = None
         self._start = b""
-        self._pieces: deque[bytes] = deque()  # unframed, of the bytes that arrived at `_stamp`
+        self._pieces: deque[bytes] = deque()  # payload of the bytes that arrived at `_stamp`
         self._stamp = 0
         self._waiting = 0
         self._paused = False
@@ -143,6 +136,7 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
 
     def begin(self, data: bytes) -> None:
+        """Sends the request."""
         assert self._transport is not None
         self._transport.write(data)
 
@@ -166,7 +160,7 @@ class Stream(asyncio.BufferedProtocol):
             self._loop.call_soon(self._drain)
 
     def _read_head(self, data: bytes) -> bytes:
-        """Bytes of the body that came with the head. Only a watch (200) goes on as a stream."""
+        """Bytes of the body that came with the head. Any answer but 200 is read as a whole."""
         assert self._response is not None
         self._start += data
         end = self._start.find(b"\r\n\r\n")
@@ -174,7 +168,7 @@ class Stream(asyncio.BufferedProtocol):
             if end < 0 or self._start.startswith(b"HTTP/1.1 200"):
                 if end < 0:
                     return b""
-                head = Head(self._start[: end + 2])
+                head = ResponseHead(self._start[: end + 2])
                 self._response = None
                 self._chunks = Chunks() if head.chunked else None
                 self.head.set_result(head)
@@ -189,7 +183,7 @@ class Stream(asyncio.BufferedProtocol):
         return b""
 
     def _drain(self) -> None:
-        """Handles what waits, oldest first, for one slice; the rest after the sockets had their turn."""
+        """Handles queued bytes in order for one slice; then other connections are read first."""
         until = self._now() + SLICE
         try:
             while self._pieces or self._unframe():
@@ -207,7 +201,7 @@ class Stream(asyncio.BufferedProtocol):
             self._end(self._how)
 
     def _unframe(self) -> bool:
-        """The next bytes that arrived, as pieces of payload; False when there are none left."""
+        """Takes the next queued bytes apart into pieces of payload; False if none are left."""
         while self.arrived and not self._pieces:
             self._stamp, data = self.arrived.popleft()
             self._waiting -= len(data)
@@ -226,7 +220,7 @@ class Stream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if not self._how.orderly:
-            # A server that goes away closes at once; an error may be the late news of a peer long gone.
+            # A server that stops closes at once; an error may report late that the peer has vanished.
             lost = f"the connection was lost ({exc})" if exc is not None else "the server closed the connection"
             self._how = Ending(lost, self.last if exc is not None else self._now())
         if not self._draining:
@@ -245,5 +239,6 @@ class Stream(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
+        """Closes the connection."""
         if self._transport is not None:
             self._transport.abort()

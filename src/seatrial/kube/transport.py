@@ -1,13 +1,12 @@
-"""Requests out, answers in: a pool of keep-alive connections, each a plain asyncio protocol.
+"""A pool of keep-alive connections, each a plain asyncio protocol.
 
-The client must not be what a load test measures. One exchange costs a write, one or two reads and one future: with TLS on
-uvloop and its record 30 to 45 µs of CPU, and 80 to 130 µs beside an API server on the same two cores, which is then the
-limit (1,400 to 2,300 creates a second, docs/verified.md). HTTP/1.1 on purpose: the server treats connections alike, and one
-lost connection loses one request.
+A load test must not measure its client. One exchange costs a write, one or two reads and one future: with TLS on uvloop
+and its record 30 to 45 µs of CPU, and 80 to 130 µs beside an API server on the same two cores, which is then the limit
+(1,400 to 2,300 creates a second, docs/verified.md). HTTP/1.1 on purpose: the server treats connections alike, and a lost
+connection loses one request only.
 
-Times are nanoseconds of a clock that goes on while a laptop sleeps. `intended` is when a request was due, `sent`
-when it was written, `first` when the first byte of its answer came: a client that falls behind shows up between the
-first two.
+Times are nanoseconds of a clock that does not stop while a laptop sleeps. `intended` is when a request was due, `sent`
+when it was written, `first` when the first byte of its answer came. If the client falls behind, `sent` is after `intended`.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from collections.abc import Callable
 
 import msgspec
 
+from seatrial.kube.api_errors import BadAnswer, Lost, Unreachable
 from seatrial.kube.config import Access
 from seatrial.kube.dialling import dial
-from seatrial.kube.errors import BadAnswer, Lost, Unreachable
 from seatrial.kube.parsing import Response
 
 Clock = Callable[[], int]
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-HANDSHAKES = 64  # at a time: a thousand at once take longer than any one of them may
-SHAKEN = 10.0  # seconds after a loss in which the server may still be coming back
+HANDSHAKES = 64  # at a time: with a thousand at once each takes longer than its timeout
+RECOVERY_S = 10.0  # after a lost connection the server may still be restarting
 READ = 1 << 16  # bytes read at once
-TICK = 0.1  # seconds between looks for requests that took too long; a timer each would cost 2 µs per request
+TICK = 0.1  # seconds between checks for timeouts; a timer per request would cost 2 µs
 
 
 def clock() -> int:
-    """Nanoseconds that only go up, also while the machine sleeps."""
+    """Nanoseconds of a monotonic clock that counts the time in which the machine sleeps."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What came back. `retry_after` is in seconds, −1 where none was given; `body` is empty where nobody wanted it."""
+    """The answer to a request. `retry_after` is in seconds, −1 without the header; `body` is empty unless it was kept."""
 
     code: int
     reason: str
@@ -51,15 +50,16 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     first: int
     done: int
     attempts: int = 1
-    found: bool = False  # a create whose object turned out to be there already, and ours
+    found: bool = False  # an earlier attempt, whose answer was lost, had been carried out
 
     @property
     def ok(self) -> bool:
+        """Whether the request succeeded."""
         return self.code < 300
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection, one exchange at a time."""
+    """One connection with one exchange at a time."""
 
     __slots__ = (
         "_answer",
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "transport",
     )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self.transport: asyncio.Transport | None = None
         self.generation = pool.access.credentials.generation
@@ -82,13 +82,14 @@ class Connection(asyncio.BufferedProtocol):
         self._response: Response | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._intended = self._sent = self._first = 0
-        self._left = False  # it was we who closed it
+        self._left = False  # whether we closed it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # with TLS it is a Transport in all but name
         self._pool.made(self)
 
     def send(self, data: bytes, keep: bool, intended: int, deadline: float) -> asyncio.Future[Answer]:
+        """Begins an exchange."""
         assert self.transport is not None and self._answer is None
         self._response = Response(keep)
         self._answer = answer = self._pool.loop.create_future()
@@ -106,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         data = self._pool.buffer[:nbytes].tobytes()
         now = self._pool.clock()
         response = self._response
-        if response is None:  # nobody asked: the server gives notice, and means to close
+        if response is None:  # an answer without a request: the server is about to close the connection
             self.abort()
             return
         if not self._first:
@@ -128,18 +129,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pool.release(self)
         if not answer.done():
-            answer.set_result(
-                Answer(
-                    head.code,
-                    head.reason,
-                    head.retry_after,
-                    response.body,
-                    self._intended,
-                    self._sent,
-                    self._first,
-                    now,
-                )
-            )
+            times = (self._intended, self._sent, self._first, now)
+            answer.set_result(Answer(head.code, head.reason, head.retry_after, response.body, *times))
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
@@ -148,17 +139,17 @@ class Connection(asyncio.BufferedProtocol):
             response.head.close = True
             self._finish(response, self._pool.clock())
         elif self._answer is not None:
-            self._pool.trouble()
+            self._pool.note_loss()
             how = f" ({exc})" if exc is not None and str(exc) else ""
             cut = "in the middle of the answer" if self._first else "before an answer came"
             self.lose(f"the connection was lost {cut}{how}")
         elif not self._left:
-            self._pool.trouble()  # an idle one: a server that comes back at once would otherwise never have been gone
+            self._pool.note_loss()  # idle, closed by the server: it may have been restarted between two requests
         self.transport = None
         self._pool.gone(self)
 
     def lose(self, why: str) -> None:
-        """Gives up the exchange and the connection."""
+        """Fails the exchange and closes the connection."""
         answer, self._answer, self._response = self._answer, None, None
         self.abort()
         if answer is not None and not answer.done():
@@ -166,31 +157,35 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
+        """Whether the connection is open."""
         return self.transport is not None and not self.transport.is_closing()
 
     @property
     def busy(self) -> bool:
+        """Whether an exchange is under way."""
         return self._answer is not None
 
     def abort(self) -> None:
+        """Closes the connection at once."""
         self._response, self._left = None, True
         if self.transport is not None:
             self.transport.abort()
 
     def close(self) -> None:
+        """Closes the connection after what was written is sent."""
         self._left = True
         if self.transport is not None:
             self.transport.close()
 
 
-class Pool:
-    """At most `size` connections to one API server, opened as they are needed, given to whoever waited longest."""
+class ConnectionPool:
+    """At most `size` connections to one server, opened as needed, given to the request that has waited longest."""
 
     def __init__(self, access: Access, size: int = 8, clock: Clock = clock) -> None:
         self.access = access
         self.size = size
         self.clock = clock
-        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # that of the first exchange
+        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by the first exchange
         self.buffer = memoryview(bytearray(READ))
         self._open: set[Connection] = set()
         self._opening = 0
@@ -201,17 +196,18 @@ class Pool:
         self._empty: asyncio.Future[None] | None = None
         self._tls: tuple[int, ssl.SSLContext | None] = (-1, None)
         self._closed = False
-        self._trouble = -SHAKEN  # when the server was last known to be gone
+        self._lost_at = -RECOVERY_S  # when a connection was last lost, or could not be made
 
-    def shaken(self) -> bool:
-        """Whether a connection was lost, or could not be made, a short while ago."""
-        return time.monotonic() < self._trouble + SHAKEN
+    def recovering(self) -> bool:
+        """Whether a connection was lost, or could not be made, within the last seconds."""
+        return time.monotonic() < self._lost_at + RECOVERY_S
 
-    def trouble(self) -> None:
-        self._trouble = time.monotonic()
+    def note_loss(self) -> None:
+        """The server may have been restarted just now."""
+        self._lost_at = time.monotonic()
 
     async def exchange(self, data: bytes, *, keep: bool = True, intended: int = 0, timeout: float = 60.0) -> Answer:
-        """One request, one answer. `timeout` counts from the write. Raises `Lost` or `Unreachable`."""
+        """Sends one request. `timeout` counts from the write. Raises `Lost` or `Unreachable`."""
         connection = self._idle.pop() if self._idle else await self._acquire()
         if not connection.usable:
             connection = await self._acquire()
@@ -225,7 +221,7 @@ class Pool:
             raise
 
     async def open(self, count: int | None = None) -> None:
-        """Makes connections ahead of time, so that the first requests of a load do not pay for it."""
+        """Opens connections ahead of a load, so that its first requests do not wait for handshakes."""
         wanted = min(count or self.size, self.size) - len(self._open)
         got = await asyncio.gather(*(self._acquire() for _ in range(wanted)), return_exceptions=True)
         failed = [one for one in got if isinstance(one, BaseException)]
@@ -236,7 +232,7 @@ class Pool:
             raise failed[0]
 
     def release(self, connection: Connection) -> None:
-        """An exchange ended and its connection is good for another."""
+        """Takes back a connection after an exchange."""
         connection.deadline = 0.0
         if self._closed or connection.generation != self.access.credentials.generation:
             connection.close()
@@ -249,7 +245,7 @@ class Pool:
         self._idle.append(connection)
 
     def gone(self, connection: Connection) -> None:
-        """A connection ended; whoever waits may open another."""
+        """A connection ended; a waiting request may open another."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -288,7 +284,7 @@ class Pool:
         raise Unreachable(f"the client of {self.access.server} is closed", "open a new one")
 
     def _give_back(self, waiter: asyncio.Future[Connection | None]) -> None:
-        """A connection that came at the very moment its taker was cancelled goes to the next."""
+        """The connection of a request that was cancelled at that moment goes to the next."""
         if waiter.done() and not waiter.cancelled():
             given = waiter.result()
             if given is None:
@@ -304,18 +300,18 @@ class Pool:
         except BaseException as error:
             self._opening -= 1
             if isinstance(error, Unreachable):
-                self.trouble()
+                self.note_loss()
             self._wake()
             raise
         self._opening -= 1
         return connection
 
     def made(self, connection: Connection) -> None:
-        """A connection is there; from now on it counts until it is gone."""
+        """A connection was opened."""
         self._open.add(connection)
 
     def tls(self) -> ssl.SSLContext | None:
-        """The context for new connections, made anew when the certificate changed."""
+        """The TLS context of new connections; a new one after each change of the certificate."""
         if not self.access.tls:
             return None
         generation = self.access.credentials.generation
@@ -333,7 +329,7 @@ class Pool:
         self._ticker = self.loop.call_later(TICK, self._tick) if busy else None
 
     async def close(self) -> None:
-        """Says goodbye to the server; after a second without it."""
+        """Closes all connections; aborts those that are still open after a second."""
         self._closed = True
         if self._ticker is not None:
             self._ticker.cancel()

@@ -92,6 +92,7 @@ class ControlPlane:
     manifests: tuple[GoBinary, ...] = ()  # programs whose `files` are created before these objects
 
     def component(self, name: str) -> Component:
+        """The component of that name."""
         return next(c for c in self.components if c.name == name)
 
     def with_component(self, component: Component) -> ControlPlane:
@@ -102,12 +103,15 @@ class ControlPlane:
         return replace(self, components=changed)
 
     def without_component(self, name: str) -> ControlPlane:
+        """Without the component of that name."""
         return replace(self, components=tuple(c for c in self.components if c.name != name))
 
     def with_file(self, name: str, content: str | Mapping[str, Any]) -> ControlPlane:
+        """With a file in the cluster's directory; a mapping is written as YAML."""
         return replace(self, files={**self.files, name: content})
 
     def with_objects(self, *objects: Mapping[str, Any]) -> ControlPlane:
+        """With objects that are applied once the API server is ready."""
         return replace(self, objects=(*self.objects, *objects))
 
     def with_manifests(self, binary: GoBinary) -> ControlPlane:
@@ -115,6 +119,7 @@ class ControlPlane:
         return replace(self, manifests=(*self.manifests, binary))
 
     def with_identity(self, identity: Identity) -> ControlPlane:
+        """With a client certificate and a kubeconfig for this identity."""
         others = tuple(i for i in self.identities if i.name != identity.name)
         return replace(self, identities=(*others, identity))
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 TIMES, RATES, COUNTS = "times", "rates", "counts"
 KINDS = (TIMES, RATES, COUNTS)
-_SHARES = ("cpu_util", "gpu_util", "cpu_cores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +35,7 @@ class Doubt:
         return f"{self.reason}{f' ({self.effect})' if self.effect else ''}"
 
 
-def kind_of(figure: str) -> str:
-    """Which kind a figure is of: `p99_s` and `p99_s(kueue)` are times, `dispatch_per_s` is a rate, `rejected` a count."""
-    name = figure.partition("(")[0]
-    if name.endswith("_per_s") or name in _SHARES:
-        return RATES
-    return TIMES if name.endswith("_s") else COUNTS
-
-
 def touched(doubts: Iterable[Doubt], kinds: Iterable[str]) -> bool:
+    """Whether a doubt touches figures of these kinds."""
     wanted = set(kinds)
     return any(wanted & set(doubt.touches) for doubt in doubts)

@@ -31,6 +31,7 @@ class SeatrialError(Exception):
         self.remedy = remedy
 
     def lines(self) -> list[str]:
+        """The message and its remedy, a line each."""
         return [self.message, *([self.remedy] if self.remedy else [])]
 
 

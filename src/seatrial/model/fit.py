@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from seatrial.model.plan import Amounts, NodeGroup, PodShape
+from seatrial.model.plan import Amounts, NodeGroup, PodShape, Taint
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")  # of a cordoned node
 
 
 def admits(group: NodeGroup, shape: PodShape) -> bool:
@@ -17,6 +19,11 @@ def admits(group: NodeGroup, shape: PodShape) -> bool:
         taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in shape.tolerations)
         for taint in group.taints
     )
+
+
+def ignores_cordons(shape: PodShape) -> bool:
+    """Whether the pod may go to a cordoned node (kube-scheduler's NodeUnschedulable)."""
+    return any(toleration.tolerates(UNSCHEDULABLE) for toleration in shape.tolerations)
 
 
 def obstacles(group: NodeGroup, shape: PodShape) -> list[str]:

@@ -7,16 +7,19 @@ package with an entry point in the group `seatrial.stacks`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
+from seatrial.model.api_resource import Resource
+from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.lifecycle import Stage
-from seatrial.model.plan import Amounts, Delete, Nodes, Requests, Scalar, Trial, Until, Workload
-from seatrial.model.settings import Setting
+from seatrial.model.plan import Amounts, Expectation, Trial, Workload
+from seatrial.model.settings import Setting, Settings
 from seatrial.model.state import State, WorkloadState
 
 if TYPE_CHECKING:
-    from seatrial.model.load import Load  # numpy: a command that only submits starts without it
+    import asyncio
 
 T = TypeVar("T")
 
@@ -37,70 +40,145 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object to create. `resource` says where (kube.resources.Resource); the namespace is the cluster's affair.
+    """One object to create. The cluster chooses the namespace.
 
-    `until` is a condition that has to be true before anything goes on: it shows that the object's controller is at work.
+    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works.
     """
 
-    resource: Any
+    resource: Resource
     name: str
     body: Mapping[str, Any]
     until: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One action that our user must be allowed to do; without a namespace, in all of them."""
+
+    verb: str
+    resource: Resource
+    subresource: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        what = self.resource.plural + (f"/{self.subresource}" if self.subresource else "")
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceSigns:
+    """What shows that a stack is installed in a cluster: its CRD, one of its Deployments, a served version of its API group.
+
+    A sign that is empty is not looked for. The version tells MCAD from the AppWrapper operator: both own the kind AppWrapper.
+    """
+
+    crd: str = ""
+    deployments: tuple[str, ...] = ()
+    served: str = ""
+
+
+class RealSide(Protocol):
+    """A stack on a real cluster: its programs, objects, watches, signs of presence and permissions."""
+
+    @property
+    def creates(self) -> Resource:
+        """The kind of object that the client creates for a workload."""
+
+    @property
+    def signs(self) -> PresenceSigns | None:
+        """None: nothing has to be installed."""
+
+    def permissions(self, settings: Settings) -> Sequence[Permission]:
+        """What our user must be allowed to do for this stack, beside what every trial needs."""
+
+    def programs(self) -> Sequence[GoBinary]:
+        """What has to be built for `local`, by `cluster build` and before a run."""
+
+    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
+        """The control plane of `local` with this stack in it."""
+
+    def prepare(
+        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str
+    ) -> Sequence[Manifest]:
+        """Objects the stack needs beside its processes (queues, quotas). Applied before the first workload, and again with the
+        new capacity whenever nodes come or go."""
+
+    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
+        """The objects of a workload; all of them carry the labels."""
+
+    def watches(self) -> Sequence[Any]:
+        """The kinds to watch (observe.observer.Watch)."""
+
+    def queue(self) -> tuple[Resource, str] | None:
+        """What `submit --project` names: None, a namespace; else the stack's kind of queue and the label by which a Job names
+        one."""
+
+
 class Stack(Protocol):
-    """What is under test."""
+    """What is under test, in three sides: identity and settings, a model for `sim`, and a real side.
+
+    `model` and `real` import their modules when used, so that listing stacks stays fast.
+    """
 
     name: str
     about: str
-    stages: Sequence[Stage]  # in lifecycle order; copied into trial.json
+    stages: Sequence[Stage]  # made by `lifecycle_with`; copied into trial.json
     settings: Sequence[Setting]  # its own, beside those of the control plane
-    needs: str  # what must be there for it on a real cluster, for `seatrial stacks`
+    needs: str  # what a real cluster must have, for `seatrial stacks`
     runs_on: Sequence[str]  # of sim, local, kubeconfig
     verified: str  # how its figures were checked, for `seatrial stacks`
-    model_verified: bool  # its model was held against the real thing; a class says so itself and does not inherit it
-    created_as: tuple[str, str]  # API group and plural of what the client creates for a workload
+    model_verified: bool  # its model was compared with the real stack; a class says so itself and does not inherit it
 
     def refuses(self, trial: Trial) -> str | None:
-        """Why it cannot run this trial, or None."""
+        """Why the stack cannot run this trial (which part of the scenario it cannot honour), or None."""
 
-    def model(self, sim: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Callable[[int, Workload], None]:
-        """Puts its parts into the simulator; what is returned takes each workload the server has just created."""
+    def releases(self, settings: Settings) -> Sequence[int]:
+        """Its own timeouts (ns) that can still free something when nothing else moves; none: what is held stays held."""
 
-    def releases(self, settings: Mapping[str, Mapping[str, Scalar]]) -> Sequence[int]:
-        """Its own time-outs (ns) that can still free something when nothing else moves; none: what is held stays held."""
+    def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
+        """What its queue admits at most at the same time on nodes of this total capacity; None: no such limit."""
 
-    def quota(self, settings: Mapping[str, Mapping[str, Scalar]], capacity: Amounts) -> Amounts | None:
-        """What its queue admits at most at the same time on nodes that have so much in all; None: it has no such limit."""
+    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
+        """Adds its parts to the simulator (sim.world.Sim); the result takes each workload the server has just created."""
 
-    def prepare(
-        self, settings: Mapping[str, Mapping[str, Scalar]], capacity: Amounts, labels: Mapping[str, str], namespace: str
-    ) -> Sequence[Manifest]:
-        """What it needs on a real cluster beside its processes (queues, quotas). Applied before the first workload, and
-        again with the new capacity whenever nodes come or go."""
+    @property
+    def real(self) -> RealSide:
+        """Its side for `local` and `kubeconfig`."""
 
-    def programs(self) -> Sequence[Any]:
-        """What it needs built for `local` (model.control_plane.GoBinary), for `cluster build` and before a run."""
 
-    def amend(self, plane: Any, settings: Mapping[str, Mapping[str, Scalar]]) -> Any:
-        """The control plane of `local` (model.control_plane.ControlPlane) with this stack in it."""
+Judge = Callable[[Expectation, dict[str, float | str | None]], str | None]  # None: it holds; else why not
 
-    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        """What a workload becomes on a real cluster; everything carries the labels."""
 
-    def watches(self) -> Sequence[Any]:
-        """What is to be watched there (observe.observer.Watch)."""
+class RunningTrial(Protocol):
+    """What the action of a phase may use of the trial that runs it."""
 
-    def queue(self) -> tuple[Any, str] | None:
-        """What `submit --project` names: None, a namespace; else its kind of queue (kube.resources.Resource) and the label by
-        which a Job names one."""
+    trial: Trial
+    judge: Judge
+
+    def tallied(self, tally: Tally) -> None:
+        """Keeps how a load went."""
+
+    def note(self, text: str) -> None:
+        """Keeps that something did not come about, at this moment."""
+
+    def end(self, outcome: str, detail: str) -> NoReturn:
+        """Ends the trial."""
+
+    def time_is_up(self, why: str, *, go_on: bool, of_workloads: bool = False) -> None:
+        """Ends the trial as timed out, or notes it. `of_workloads`: the reason why workloads are unfinished is added."""
+
+    def waiting(self, done: asyncio.Future[str], go_on: bool) -> AbstractContextManager[None]:
+        """While workloads are waited for: a clog ends the trial unless all waits go on, else `done` gets the reason."""
 
 
 class Cluster(Protocol):
-    """Where a trial runs."""
+    """Where a trial runs. Beside this it has what the kinds of phases need of it: `Phase.needs`."""
 
     ledger: Any
-    wall_epoch: int  # the trial's epoch on the wall clock, in ns; 0 before it and in virtual time
+
+    @property
+    def wall_epoch(self) -> int:
+        """The trial's epoch on the wall clock, in ns; 0 before it and in virtual time."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Runs the choreography on this cluster's clock; Ctrl-C cancels it."""
@@ -108,31 +186,20 @@ class Cluster(Protocol):
     def now(self) -> int:
         """Nanoseconds since the trial's epoch."""
 
-    async def up(self) -> None: ...
-
-    async def load(self, load: Load) -> Tally: ...
-
-    async def nodes(self, change: Nodes) -> None: ...
-
-    async def requests(self, phase: Requests) -> Tally:
-        """Sends them all, each recorded (record.requests)."""
+    async def up(self) -> None:
+        """Starts or finds what the trial needs: control plane, stack, nodes."""
 
     def sent(self) -> int:
-        """How many requests of such phases have gone so far."""
-
-    async def until(self, until: Until, told: Callable[[int], None]) -> None:
-        """Returns when what was created is so; `told` hears how many are so (or left) meanwhile."""
+        """How many requests of request phases were sent so far."""
 
     def state(self) -> State:
         """Who holds what and who waits, from what is known here: never a request."""
 
-    def unfinished(self) -> tuple[WorkloadState, ...]:
-        """The workloads of `state`; the nodes are not looked at."""
+    def holders(self) -> tuple[int, Sequence[WorkloadState]]:
+        """How many workloads are not over, and those of `state` that have pods on nodes; others may be among them."""
 
     def at_rest(self) -> bool:
         """Nothing is under way any more that could change anything. Only a simulator can know."""
-
-    async def delete(self, what: Delete) -> None: ...
 
     def target(self) -> dict[str, Any]:
         """Where what it makes can be found and removed, for trial.json; empty if all of that goes with the trial."""
@@ -149,4 +216,5 @@ class Cluster(Protocol):
     def sources(self) -> list[dict[str, Any]]:
         """Where its times come from, and their errors."""
 
-    async def down(self) -> None: ...
+    async def down(self) -> None:
+        """Removes what the trial created."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.model.plan import Pace, Submit, Workload
+from seatrial.model.plan import Pace, Workload
 from seatrial.model.randomness import arrays
 from seatrial.model.units import SECOND
 
@@ -25,23 +25,22 @@ class Load:
     item: Callable[[int], Workload]
 
 
-def load_of(submit: Submit, seed: int) -> Load:
-    """The load a submit stands for; `seed` is that of the phase's stream."""
+def draw_load(
+    phase: str, count: int, sizes: Sequence[int], shuffled: bool, pace: Pace, workload: Callable[[int, int], Workload],
+    seed: int,
+) -> Load:  # fmt: skip
+    """The load of a phase, from its own random stream. `workload(i, pods)` is item i."""
     generator = arrays(seed)
-    sizes = np.resize(np.asarray(submit.sizes, dtype=np.int64), submit.count)
-    if submit.shuffled:
-        generator.shuffle(sizes)
-    pods: list[int] = sizes.tolist()
-
-    def item(index: int) -> Workload:
-        return submit.workload(index, pods[index])
-
-    return Load(submit.name, submit.count, submit.pace, _due(submit.pace, submit.count, generator), item)
+    drawn = np.resize(np.asarray(sizes, dtype=np.int64), count)
+    if shuffled:
+        generator.shuffle(drawn)
+    pods: list[int] = drawn.tolist()
+    return Load(phase, count, pace, _due(pace, count, generator), lambda index: workload(index, pods[index]))
 
 
 def latest(due: Times, sent: Sequence[int]) -> int:
-    """How long after it was due an item was sent, at worst, both from the start of the phase. Of items that are due together (a
-    burst) the first counts: nobody sends them all in the same moment."""
+    """The longest time from when an item was due to when it was sent, both from the start of the phase. Of items due together (a
+    burst) the first counts: no client sends them all in the same moment."""
     leads = np.diff(due, prepend=-1) > 0
     return int((np.asarray(sent, dtype=np.int64) - due)[leads].max(initial=0))
 

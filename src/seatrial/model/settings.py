@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from seatrial.model.plan import Scalar
 from seatrial.model.units import MICROSECOND, MILLISECOND, MINUTE, SECOND, format_duration
 
+Settings = Mapping[str, Mapping[str, Scalar]]  # component → name → value
+
 # How much an `equal` QPS may burst: client-go's own defaults (50/100, 20/30, 100/200) are at or below this ratio.
 EQUAL_BURST_RATIO = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
+    """One setting of a component: what it is called, its default, and what it does."""
+
     component: str
     name: str
     default: Scalar
@@ -56,7 +60,9 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "writing requests at the same time (--max-mutating-requests-inflight)",
         least=1,
     ),
-    Setting("kube-apiserver", "cores", 2, "model: cores that requests share with what serves and sends them", least=1),
+    Setting(
+        "kube-apiserver", "cores", 2, "model: cores that requests share with the work of server and clients", least=1
+    ),
     Setting(
         "kube-apiserver",
         "audit",
@@ -68,14 +74,16 @@ CONTROL_PLANE: tuple[Setting, ...] = (
     ),
     Setting("kube-scheduler", "qps", 50, "client requests per second (clientConnection.qps)"),
     Setting("kube-scheduler", "burst", 100, "client burst (clientConnection.burst)"),
-    Setting("kube-scheduler", "cycle", 450 * MICROSECOND, "model: what every pod's cycle takes", kind="duration"),
-    Setting("kube-scheduler", "cycle-per-node", 2 * MICROSECOND, "model: and every node looked at", kind="duration"),
+    Setting("kube-scheduler", "cycle", 450 * MICROSECOND, "model: cycle time per pod", kind="duration"),
+    Setting(
+        "kube-scheduler", "cycle-per-node", 2 * MICROSECOND, "model: cycle time per node examined", kind="duration"
+    ),
     Setting("kube-controller-manager", "qps", 20, "client requests per second, per controller (--kube-api-qps)"),
     Setting("kube-controller-manager", "burst", 30, "client burst, per controller (--kube-api-burst)"),
-    Setting("kube-controller-manager", "job-syncs", 5, "Jobs synced side by side (--concurrent-job-syncs)"),
+    Setting("kube-controller-manager", "job-syncs", 5, "Jobs synced in parallel (--concurrent-job-syncs)"),
     # KWOK's own default is 4. It plays the kubelets, of which a cluster has one per node, and is not what is measured: with
     # 4, the last of 5,000 pods ran 15 s after the last was bound, with 16 after 10 s, with 64 after 5 s (two cores).
-    Setting("kwok", "parallelism", 64, "stages played side by side (podPlayStageParallelism)"),
+    Setting("kwok", "parallelism", 64, "stages played in parallel (podPlayStageParallelism)"),
     Setting(
         "pod",
         "image",
@@ -108,7 +116,7 @@ OWN: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
-def own(settings: Mapping[str, Mapping[str, Scalar]], component: str, name: str) -> Scalar:
+def own(settings: Settings, component: str, name: str) -> Scalar:
     """The value of one of our own settings, given or not."""
     default = next(setting.default for setting in OWN if (setting.component, setting.name) == (component, name))
     return settings.get(component, {}).get(name, default)
@@ -128,11 +136,7 @@ def shown(setting: Setting) -> str:
     return format_duration(int(setting.default)) if setting.kind == "duration" else str(setting.default)
 
 
-def resolve(
-    table: Iterable[Setting],
-    qps: str | float,
-    given: Mapping[str, Mapping[str, Scalar]],
-) -> dict[str, dict[str, Scalar]]:
+def resolve(table: Iterable[Setting], qps: str | float, given: Settings) -> dict[str, dict[str, Scalar]]:
     """Every setting's value. `qps` is `as shipped`, `unlimited`, or a number that all clients get."""
     values: dict[str, dict[str, Scalar]] = {}
     for setting in table:

@@ -10,13 +10,16 @@ from seatrial.model.plan import Amounts, PodShape, Taint
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
+    """A node at one moment."""
+
     name: str
     group: str
     capacity: Amounts
     free: Amounts  # negative where more stands on it than it has
-    open: bool = True  # it takes pods: ready, not cordoned
+    open: bool = True  # it takes pods of every kind: ready, not cordoned
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    cordoned: bool = False  # and ready: only pods that tolerate it may go there
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class WorkloadState:
 
 @dataclass(frozen=True, slots=True)
 class State:
+    """The cluster at one moment, as diagnoses see it."""
+
     at: int
     nodes: tuple[NodeState, ...]
     workloads: tuple[WorkloadState, ...]

@@ -1,1 +1,1 @@
-"""From what a cluster shows to the ledger: watches while the run goes on, the audit log afterwards, and how far to trust both."""
+"""Records transitions in the ledger: from watches during the run, from the audit log afterwards, each with its error bound."""

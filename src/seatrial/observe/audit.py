@@ -1,7 +1,7 @@
-"""The API server's audit log: the same transitions with the server's own microseconds.
+"""The API server's audit log: the same transitions, with the server's own microseconds.
 
-It is the truth that watch times are compared with. A watch says when we heard of a change, the log when the request that
-made it was answered. Times from the log win where both are known; how far the watch was off is part of a trial's validity.
+A watch shows when we saw a change, the log when the request that made it was answered. Times of the log win where both are
+known; the difference of watch times to the log is part of a trial's validity.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import msgspec
 import numpy as np
 
 from seatrial.kube.shapes import nanoseconds
-from seatrial.observe import sources
+from seatrial.observe import time_sources
 from seatrial.observe.observer import Observer
 
 T = TypeVar("T")
 
 
-# Bodies only where the transition is in the body: which phase a pod got, whether a Job is complete, a generated pod name.
 def policy(group: str, plural: str, users: Sequence[str] = (), groups: Sequence[str] = ()) -> Mapping[str, Any]:
-    """`group` and `plural` are of what the client creates for a workload; every request of `users` and `groups` is logged,
-    without its body."""
+    """The audit policy. `group` and `plural` are of the object created per workload; requests of `users` and `groups` are logged
+    without bodies.
+
+    Bodies are logged only where they have the transition: the phase of a pod, the completion of a Job, a generated pod name.
+    """
     others = [{"level": "Metadata", "users": list(users)}] if users else []
     others += [{"level": "Metadata", "userGroups": list(groups)}] if groups else []
     return {
@@ -81,7 +83,7 @@ class _User(msgspec.Struct):
 
 
 class _Seen(msgspec.Struct, rename="camel"):
-    """A line as far as it tells of a request."""
+    """A line of the log, with the fields that describe the request."""
 
     verb: str
     user: _User
@@ -93,8 +95,8 @@ class _Seen(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One request as the server saw it, in wall-clock nanoseconds."""
+class AuditedRequest:
+    """One request in the log, with times in wall-clock nanoseconds."""
 
     user: str
     agent: str
@@ -122,18 +124,19 @@ _NEVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far watch times were from the log, in nanoseconds; of how many transitions."""
+    """Differences of watch times to the log, in nanoseconds, over `count` transitions."""
 
     count: int
     median: int
     p99: int
 
     def as_json(self) -> dict[str, Any]:
+        """As in trial.json."""
         return {"transitions": self.count, "median_ms": self.median / 1e6, "p99_ms": self.p99 / 1e6}
 
 
 def transitions(log: Path, namespace: str) -> Iterator[tuple[int, str, str]]:
-    """(wall-clock nanoseconds, object's name, stage) of every request that made one; a torn last line is left out."""
+    """(wall-clock nanoseconds, object's name, stage) of every transition; an incomplete last line is skipped."""
     for event in _read(log, _Event):
         if event.response_status.code < 300 and event.object_ref.namespace == namespace:
             for stage in _stages(event):
@@ -158,7 +161,7 @@ def _stages(event: _Event) -> list[str]:
     kind = (event.verb, event.object_ref.resource, event.object_ref.subresource)
     if kind == ("create", "pods", ""):
         return ["pods_created"]
-    if kind[::2] == ("create", ""):  # the policy logs nothing else that is created
+    if kind[::2] == ("create", ""):  # the policy logs no other creates
         return ["created"]
     if kind == ("create", "pods", "binding"):
         return ["scheduled"]
@@ -172,7 +175,7 @@ def _stages(event: _Event) -> list[str]:
 
 
 def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agreement:
-    """Adds the log's times of what the watches saw to the ledger. `wall_epoch` is the epoch on the wall clock."""
+    """Adds the log's times of observed transitions to the ledger. `wall_epoch` is the epoch on the wall clock."""
     ledger = observer.ledger
     of_pods = {stage.name: stage.of == "pod" for stage in ledger.stages}
     off: list[int] = []
@@ -195,31 +198,31 @@ def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agr
         workload = workloads.get(ledger.pod_workload[pod], {})
         end = min((at for number, at in workload.items() if number in ends), default=_NEVER)
         for number, at in _in_order(answered, end):
-            ledger.note(at, pod, number, sources.AUDIT, observer.places.get(pod, -1))
+            ledger.note(at, pod, number, time_sources.AUDIT, observer.places.get(pod, -1))
             if first in workload:
                 workload[first] = min(workload[first], at)
     for thing, answered in workloads.items():
         for number, at in _in_order(answered, _NEVER):
-            ledger.note(at, thing, number, sources.AUDIT)
+            ledger.note(at, thing, number, time_sources.AUDIT)
     values = np.asarray(off or [0])
     return Agreement(len(off), int(np.median(values)), int(np.percentile(values, 99)))
 
 
 def _in_order(answered: dict[int, int], end: int) -> Iterator[tuple[int, int]]:
-    """Stages, the last one first, none later than the next: who acts on a change has seen it, and on a busy machine the request
-    that made it is sometimes answered milliseconds after that."""
+    """Stages, last first, none later than the next: on a busy machine a request is sometimes answered milliseconds after
+    another component has acted on its change."""
     for number in sorted(answered, reverse=True):
         end = min(end, answered[number])
         yield number, end
 
 
-def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[Request]:
-    """Every logged request of the users that are wanted; a torn last line is left out."""
+def requests(log: Path, wanted: Callable[[str], bool]) -> Iterator[AuditedRequest]:
+    """All logged requests of the wanted users; an incomplete last line is skipped."""
     for seen in _read(log, _Seen):
         if wanted(seen.user.username):
             ref, status = seen.object_ref, seen.response_status
             at = nanoseconds(seen.request_received_timestamp)
-            yield Request(
+            yield AuditedRequest(
                 seen.user.username, seen.user_agent, seen.verb,
                 f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource, ref.name, status.code,
                 status.reason, at, nanoseconds(seen.stage_timestamp) - at,

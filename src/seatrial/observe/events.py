@@ -1,21 +1,21 @@
-"""What Events tell of objects, those that are gone too: for an hour, as shipped.
+"""Transitions from Events, which outlive their objects: for an hour by default.
 
-The scheduler's have microseconds, by its own clock; the Job controller's whole seconds.
+Events of the scheduler have microseconds of its own clock, those of the Job controller whole seconds.
 """
 
 from __future__ import annotations
 
-from seatrial.kube import Client, Watching, list_once
+from seatrial.kube import Client, WatchState, list_once
 from seatrial.kube.resources import EVENTS
 from seatrial.kube.shapes import Event
-from seatrial.observe import sources
+from seatrial.observe import time_sources
 from seatrial.observe.observer import Observer
 
 _CREATED = "Created pod: "
 
 
-async def look_at_events(client: Client, observer: Observer, namespace: str) -> None:
-    """Adds what they say to what the objects themselves said, which must have been looked at before."""
+async def read_events(client: Client, observer: Observer, namespace: str) -> None:
+    """Adds transitions from Events. The objects must have been listed before."""
     owners: dict[str, tuple[str, str]] = {}  # pod → its workload, when it was created
     bound: list[Event] = []
 
@@ -30,10 +30,10 @@ async def look_at_events(client: Client, observer: Observer, namespace: str) -> 
             if event.reason == "SuccessfulCreate" and event.note.startswith(_CREATED):
                 owners[event.note.removeprefix(_CREATED)] = (name, when)
             elif event.reason == "Completed" and when and not observer.has(name, "completed"):
-                at, source = sources.said(when)
+                at, source = time_sources.said(when)
                 observer.workload(name, "completed", at - observer.wall_epoch + observer.epoch, source)
 
-    await list_once(client, EVENTS, Event, see, state=Watching(EVENTS.plural), namespace=namespace)
+    await list_once(client, EVENTS, Event, see, state=WatchState(EVENTS.plural), namespace=namespace)
     for event in bound:
         _see_bound(observer, event, owners)
 
@@ -41,12 +41,12 @@ async def look_at_events(client: Client, observer: Observer, namespace: str) -> 
 def _see_bound(observer: Observer, event: Event, owners: dict[str, tuple[str, str]]) -> None:
     ledger, name, said = observer.ledger, event.regarding.name, event.event_time or ""
     pod = observer.pods.get(name)
-    if pod is None and name in owners:  # it is gone
+    if pod is None and name in owners:  # the pod is gone
         workload, created = owners[name]
         pod = observer.pods[name] = ledger.pod(observer.workloads[workload], name, event.regarding.uid)
         if created:
-            at, source = sources.said(created)
+            at, source = time_sources.said(created)
             ledger.note(at - observer.wall_epoch, pod, ledger.number["pods_created"], source)
     if pod is not None:
-        at, source = sources.said(said)
+        at, source = time_sources.said(said)
         ledger.note(at - observer.wall_epoch, pod, ledger.number["scheduled"], source)

@@ -1,7 +1,7 @@
-"""Watches what a stack wants watched, and says of everything seen how far its time may be off.
+"""Runs a watch of a stack, and gives every transition an error bound.
 
-A watch that broke and went on shows late what happened in between, and a list shows only what is so now. Both are recorded with
-the doubt there is, beside what the objects say of themselves; the smaller error wins when the records are read.
+After a gap a watch shows events late, and a list shows only the present state. Both are recorded with their possible error, beside
+the objects' own timestamps; when the records are read, the smaller error wins.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.kube import Client, Patience, Watching, list_once, watch
+from seatrial.kube import Client, RetryPolicy, WatchState, list_once, watch
 from seatrial.kube.watching import LISTED
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe.observer import Observer, Watch
 
-CATCH_UP = 5 * SECOND  # after a gap: how long what arrives may be old
-STALLED = SECOND  # without a sign of life of our own: what arrived then was not stamped when it did
-MOST_DOUBT = 2**31 - 1  # ms that a record has room for: 24 days
+CATCH_UP = 5 * SECOND  # after a gap: how long events may still be old
+STALLED = SECOND  # without a heartbeat of this process: timestamps may be late
+MOST_DOUBT = 2**31 - 1  # ms, the maximum of a record: 24 days
 
 Also = Callable[[int, str, Any], None]
 
 
-def doubt(observer: Observer, state: Watching, stamp: int, event: str) -> int:
-    """How long, in ms, what is seen now may have been so; 0 if it just came about."""
+def doubt(observer: Observer, state: WatchState, stamp: int, event: str) -> int:
+    """How many ms ago an observed state may have begun; 0 if it has just begun."""
     if event == LISTED:
         begin = state.silent or observer.epoch
     elif state.gaps and stamp < state.gaps[-1].end + CATCH_UP:
         begin = state.gaps[-1].begin
-    elif observer.alive and stamp - observer.alive > STALLED:  # a sleep, or a processor that others had
+    elif observer.alive and stamp - observer.alive > STALLED:  # the machine slept, or the process did not run
         begin = observer.alive
     else:
         return 0
@@ -35,10 +35,10 @@ def doubt(observer: Observer, state: Watching, stamp: int, event: str) -> int:
 
 
 async def follow(
-    client: Client, wanted: Watch, observer: Observer, state: Watching, *, also: Also | None = None, once: bool = False,
-    patience: Patience | None = None, namespace: str = "", selector: str = "",
+    client: Client, wanted: Watch, observer: Observer, state: WatchState, *, also: Also | None = None, once: bool = False,
+    retry: RetryPolicy | None = None, namespace: str = "", selector: str = "",
 ) -> None:  # fmt: skip
-    """Until cancelled, or with `once` until all that is there was seen. `also` is told of everything after the observer."""
+    """Watches until cancelled, or with `once` lists all objects. `also` gets every event after the observer."""
 
     def handle(stamp: int, event: str, thing: Any) -> None:
         if thing is not None:
@@ -55,4 +55,4 @@ async def follow(
     if once:
         await list_once(client, wanted.resource, wanted.shape, handle, state=state, **query)
     else:
-        await watch(client, wanted.resource, wanted.shape, handle, state=state, patience=patience, **query)
+        await watch(client, wanted.resource, wanted.shape, handle, state=state, retry=retry, **query)

@@ -1,4 +1,4 @@
-"""The machine and its processes as Linux tells it under /proc: load, processor time, memory."""
+"""Load, processor time and memory of the machine and its processes, from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 def machine() -> list[Sample]:
-    """Load average of a minute, busy processor seconds of all cores since boot, memory in use; nothing where it is not told."""
+    """Load average of a minute, busy processor seconds of all cores since boot, memory in use; empty without /proc."""
     try:
         load = float((PROC / "loadavg").read_text().split()[0])
         ticks = [int(n) for n in (PROC / "stat").read_text().partition("\n")[0].split()[1:9]]
@@ -32,7 +32,7 @@ def machine() -> list[Sample]:
 
 
 def processes(pids: Mapping[str, int]) -> dict[str, list[Sample]]:
-    """Processor seconds and resident memory of each; one that has just ended is left out."""
+    """Processor seconds and resident memory of each process that runs."""
     found: dict[str, list[Sample]] = {}
     for name, pid in pids.items():
         try:
@@ -48,7 +48,7 @@ def processes(pids: Mapping[str, int]) -> dict[str, list[Sample]]:
 
 
 def free_bytes() -> int:
-    """Memory that could be used without swapping; 0 where it is not told."""
+    """Memory available without swapping; 0 if unknown."""
     try:
         lines = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024

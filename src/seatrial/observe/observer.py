@@ -1,7 +1,6 @@
-"""Turns what watches show into transitions, each object and stage once.
+"""Turns watch events into transitions, once per object and stage.
 
-Objects are found by their labels: everything we create says which workload it belongs to. Stacks bring watches of their own
-kinds; Jobs and pods are the same everywhere and stand here.
+Objects are assigned to workloads by their labels. Stacks define watches of their own kinds; those of Jobs and pods are here.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
 from seatrial.model.labels import WORKLOAD_LABEL
-from seatrial.observe import sources
+from seatrial.observe import time_sources
 from seatrial.record.ledger import Ledger
 
 _ENDED = ("Succeeded", "Failed")
 _NEVER = -(2**63)
-MOST_EARLY = 100_000  # workloads: those nobody ever tells us of are not ours
+MOST_EARLY = 100_000  # unknown workloads whose events are kept; some may never become known
 
 
 class Observer:
-    """Knows every workload, pod and node by name and what each has reached. Times are the client's clock; `epoch` is 0.
+    """Knows every workload, pod and node by name, and when each reached which stage. Times are of the client's clock, from `epoch`.
 
-    When a thing reached a stage stands in one array per stage: with a dict entry and a set per pod, 100,000 pods took 190 MB
-    more.
+    The times are in one array per stage: with a dict entry and a set per pod, 100,000 pods took 190 MB more.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -37,16 +35,14 @@ class Observer:
         self.workloads: dict[str, int] = {}
         self.pods: dict[str, int] = {}
         self.nodes: dict[str, int] = {}
-        self.interactive: set[str] = set()  # they stay until they are deleted: they have completed when they run
-        self.failures: dict[str, int] = {}  # why workloads could not be submitted → how many
+        self.interactive: set[str] = set()  # workloads that run until deleted: they complete when they run
+        self.failures: dict[str, int] = {}  # reason why workloads could not be submitted → how many
         self.places: dict[int, int] = {}  # pod → node
-        self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
-        self.troubles: dict[str, None] = {}  # what a part of the stack says it cannot do
-        self.alive = 0  # when this process was last known to run; 0: nobody looks
-        self.doubt = 0  # ms that what is seen now may have been so for: after a gap, or in a list
-        self.early: dict[str, list[Callable[[], None]]] | None = (
-            None  # what is seen of workloads not known yet, if kept
-        )
+        self.said: dict[int, str] = {}  # workload → why it waits, as its queue says
+        self.troubles: dict[str, None] = {}  # problems that components of the stack report
+        self.alive = 0  # last heartbeat of this process; 0 without heartbeats
+        self.doubt = 0  # possible error in ms of what is observed now: after a gap, or in a list
+        self.early: dict[str, list[Callable[[], None]]] | None = None  # events of unknown workloads, if kept
         self._number = ledger.number
         self._at = [array("q") for _ in ledger.stages]
         self._of_pods = [n for n, stage in enumerate(ledger.stages) if stage.of == "pod"]
@@ -57,18 +53,21 @@ class Observer:
         return None if thing >= len(column) or column[thing] == _NEVER else column[thing]
 
     def knows(self, name: str, number: int) -> None:
-        """A workload that somebody else submits; what was seen of it before counts now."""
+        """Adds a workload that another process submits, and replays its early events."""
         self.workloads[name] = number
         for again in (self.early or {}).pop(name, ()):
             again()
 
     def node(self, name: str) -> int:
+        """The number of a node."""
         if name not in self.nodes:
             self.nodes[name] = self.ledger.node(name)
         return self.nodes[name]
 
-    def workload(self, name: str, stage: str, stamp: int, source: int = sources.WATCH, said: str | None = "") -> None:
-        """`said` is when it was so by the object itself: coarse, but good where we came late."""
+    def workload(
+        self, name: str, stage: str, stamp: int, source: int = time_sources.WATCH, said: str | None = ""
+    ) -> None:
+        """Records a stage of a workload. `said` is the object's own timestamp: coarse, but useful after a gap."""
         workload = self.workloads.get(name)
         number = self._number.get(stage)
         if workload is None:
@@ -78,31 +77,34 @@ class Observer:
             self._note(said, workload, number)
 
     def says(self, name: str, text: str) -> None:
-        """Why a workload waits; empty when it does no longer."""
+        """Records why a workload waits; empty when it no longer does."""
         workload = self.workloads.get(name)
         if workload is not None:
             self.said[workload] = text
 
     def trouble(self, text: str) -> None:
+        """Records a problem of the stack."""
         self.troubles[text] = None
 
     def well(self, beginning: str) -> None:
-        """Troubles that begin like this are over."""
+        """Removes the problems that begin with this text."""
         for text in [text for text in self.troubles if text.startswith(beginning)]:
             del self.troubles[text]
 
     def reached(self, pod: int) -> list[int]:
-        """The stages of a pod that is not gone."""
+        """The stages that a pod has reached."""
         return [stage for stage in self._of_pods if self.when(pod, stage) is not None]
 
     def has(self, name: str, stage: str) -> bool:
+        """Whether a workload has reached the stage."""
         workload = self.workloads.get(name)
         return workload is not None and self.when(workload, self._number[stage]) is not None
 
     def pod(
-        self, name: str, workload: str, stage: str, stamp: int, node: str = "", source: int = sources.WATCH,
+        self, name: str, workload: str, stage: str, stamp: int, node: str = "", source: int = time_sources.WATCH,
         said: str | None = "", uid: str = "",
     ) -> None:  # fmt: skip
+        """Records a stage of a pod."""
         pod = self.pods.get(name)
         if pod is None:
             owner = self.workloads.get(workload)
@@ -121,7 +123,7 @@ class Observer:
                 self.workload(workload, "completed", stamp, source, said)
 
     def pod_gone(self, name: str, stamp: int) -> None:
-        """It counts as lost unless it finished, or its workload is over."""
+        """Records a deleted pod: lost unless it has finished or its workload has completed."""
         pod = self.pods.get(name)
         if pod is None:
             return
@@ -141,11 +143,11 @@ class Observer:
 
     def _note(self, said: str | None, thing: int, stage: int) -> None:
         if self.doubt and said:
-            at, source = sources.said(said)
+            at, source = time_sources.said(said)
             self.ledger.note(at - self.wall_epoch, thing, stage, source)
 
     def _keep(self, workload: str, again: Callable[[], None]) -> None:
-        """A watch may be faster than the line in `submitted.jsonl`, which is written after the server's answer."""
+        """Keeps an event: a watch may be faster than `submitted.jsonl`, which is written after the server's answer."""
         if self.early is not None and (workload in self.early or len(self.early) < MOST_EARLY):
             doubt = self.doubt
 
@@ -162,10 +164,7 @@ Handle = Callable[[Observer, int, str, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One kind of object that a stack wants watched: where it is, what is read of it, what it means.
-
-    What the stack's own controller makes in our namespace may be without our labels.
-    """
+    """A watch of one kind of objects. `labelled`: select by our labels, which objects of the stack's controller lack."""
 
     resource: Resource
     shape: type[Any]
@@ -174,6 +173,7 @@ class Watch:
 
 
 def see_job(observer: Observer, stamp: int, event: str, job: Job) -> None:
+    """Records what a Job shows."""
     name = job.metadata.labels.get(WORKLOAD_LABEL, job.metadata.name)
     source = source_of(event)
     if event == DELETED:
@@ -188,7 +188,7 @@ def see_job(observer: Observer, stamp: int, event: str, job: Job) -> None:
 
 
 def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
-    """A stage that was never shown (a list after a gap shows only the last) is recorded with the doubt there is."""
+    """Records what a pod shows. Stages that a gap has hidden are recorded with their possible error."""
     meta, node, phase = pod.metadata, pod.spec.node_name, pod.status.phase
     name, uid, workload = meta.name, meta.uid, meta.labels.get(WORKLOAD_LABEL, "")
     if event == DELETED and not observer.doubt:
@@ -208,7 +208,7 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
 
 
 def _said(pod: Pod) -> tuple[str, str, str]:
-    """When it was bound, and its last container started and finished, in its own words."""
+    """The pod's own timestamps: when it was bound, and when its last container started and finished."""
     bound = condition(pod.status.conditions, "PodScheduled")
     started, finished = [""], [""]
     for status in pod.status.container_statuses:
@@ -219,7 +219,8 @@ def _said(pod: Pod) -> tuple[str, str, str]:
 
 
 def source_of(event: str) -> int:
-    return sources.LISTED if event == LISTED else sources.WATCH
+    """The time source of an event."""
+    return time_sources.LISTED if event == LISTED else time_sources.WATCH
 
 
 PLAIN_WATCHES = (Watch(JOBS, Job, see_job), Watch(PODS, Pod, see_pod))

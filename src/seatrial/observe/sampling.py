@@ -1,7 +1,7 @@
-"""Looks at the objects of workloads that somebody else submits: once, or on and on.
+"""Observes workloads that another process submits (`seatrial sample`): once, or continuously.
 
-Both are the same watches; a single look ends when each has listed what there is. Whatever happens meanwhile (the API server goes,
-the machine sleeps, the disk fills), it goes on, and what that may have hidden is written down as a gap.
+Both run the same watches; a single sample ends when each has listed its objects. If the API server stops, the machine sleeps or the
+disk is full, sampling continues, and what may have been missed is recorded as a gap.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.kube import ApiProblem, Client, Lost, Patience, Unreachable, Watching, clock
+from seatrial.kube import ApiProblem, Client, Lost, RetryPolicy, Unreachable, WatchState, clock
 from seatrial.kube.watching import LISTED, SYNCED
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
 from seatrial.model.lifecycle import Stage
 from seatrial.model.units import SECOND
-from seatrial.observe.events import look_at_events
+from seatrial.observe.events import read_events
 from seatrial.observe.following import follow
 from seatrial.observe.observer import Observer, Watch
-from seatrial.record.gaps import BEAT, Gaps, Line
+from seatrial.record.gaps import BEAT, GapLine, Gaps
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
-from seatrial.record.tailing import Tail
+from seatrial.record.submissions import Tail
 
 _ENDS = ("completed", "failed", "deleted")
-TICK_S = 0.2  # how often records are written; `kill -9` loses no more
-SETTLE_S = 5.0  # that queues get to close their objects when all workloads are over
-STEP = SECOND // 2  # by which two clocks must part to be told of
-FOR_EVER = Patience(seconds=10.0**9)  # a follower waits for its API server as long as it takes
+TICK_S = 0.2  # between writes of records; `kill -9` loses no more
+SETTLE_S = 5.0  # for queues to close their objects when all workloads are over
+STEP = SECOND // 2  # smallest difference of two clocks that is recorded
+FOR_EVER = RetryPolicy(seconds=10.0**9)  # waits for the API server as long as it takes
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to look at, and where."""
+class SampleTarget:
+    """What to observe, and where to record it."""
 
     directory: Path  # of the trial
     stages: Sequence[Stage]
     watches: Sequence[Watch]
-    created_as: str  # plural of what the client creates for a workload: by it is seen whether one is still there
+    created_as: str  # plural of the object created per workload; it shows whether the workload still exists
     study: str
     namespace: str
     wall_epoch: int
     planned: int
-    interactive: frozenset[str]  # phases whose workloads have completed when they run
+    interactive: frozenset[str]  # phases whose workloads complete when they run
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far everything is: workloads that reached each stage, as far as this process and those before it know."""
+class SampleProgress:
+    """Counts of workloads by stage, from the records of this process and of those before it."""
 
     submitted: int
     planned: int
@@ -61,9 +61,9 @@ class Standing:
 
 
 class Sampler:
-    """One process's look at one trial."""
+    """Samples one trial. `told` gets the progress about once a second."""
 
-    def __init__(self, wanted: Wanted, client: Client, told: Callable[[Standing], None]) -> None:
+    def __init__(self, wanted: SampleTarget, client: Client, told: Callable[[SampleProgress], None]) -> None:
         self.wanted, self.client = wanted, client
         self.ledger = Ledger(wanted.stages, Segment(wanted.directory))
         self.observer = Observer(self.ledger)
@@ -71,7 +71,7 @@ class Sampler:
         self.observer.wall_epoch = wanted.wall_epoch
         self.observer.epoch = clock() - (time.time_ns() - wanted.wall_epoch)
         self.notes: list[str] = []
-        self.watching = [Watching(watch.resource.plural) for watch in wanted.watches]
+        self.watching = [WatchState(watch.resource.plural) for watch in wanted.watches]
         self._told = told
         self._tail = Tail(wanted.directory)
         self._gaps = Gaps(wanted.directory, self.ledger.segment.writer)
@@ -84,21 +84,21 @@ class Sampler:
         self._offsets = _offsets()
         self._beat = self.observer.alive = clock()
 
-    # the whole
+    # sampling
 
     async def once(self) -> None:
-        """Everything as it is now."""
+        """Records the present state."""
         self._begin()
         try:
             for place in range(len(self.watching)):
                 await self._watch(place, once=True)
             await self._events()
-            self.read_lines()  # of what was seen before its line was there
+            self.read_lines()  # of workloads that were observed before their line was written
         finally:
             self._end()
 
     async def on(self) -> None:
-        """Until everything is over or the task is cancelled."""
+        """Records transitions until all workloads are over or the task is cancelled."""
         self._begin()
         tasks = [asyncio.create_task(self._watch(place)) for place in range(len(self.watching))]
         tasks.append(asyncio.create_task(self._events_when_synced()))
@@ -118,23 +118,26 @@ class Sampler:
             self._end()
 
     def over(self) -> bool:
+        """Whether all planned workloads are over."""
         planned = self.wanted.planned
         return self.submitted >= planned > 0 and self._over() >= planned
 
     @property
     def submitted(self) -> int:
+        """Workloads submitted so far."""
         return len(self.observer.workloads)
 
-    def standing(self) -> Standing:
+    def progress(self) -> SampleProgress:
+        """The progress so far."""
         ledger = self.ledger
         reached = {stage.name: ledger.counts[n] for n, stage in enumerate(ledger.stages)}
-        return Standing(self.submitted, self.wanted.planned, reached, self._over(), self._behind() / SECOND)
+        return SampleProgress(self.submitted, self.wanted.planned, reached, self._over(), self._behind() / SECOND)
 
     def _behind(self) -> int:
         return max((state.lag_worst for state in self.watching), default=0)
 
     def knows(self, number: int, stage: str) -> None:
-        """What is on record of a workload from before: it may be gone by now."""
+        """Takes over a stage from earlier records: the workload may be gone by now."""
         self.ledger.knows(number, self.ledger.number[stage])
 
     # watching
@@ -144,17 +147,17 @@ class Sampler:
         also = self._see_whether_there if wanted.resource.plural == self.wanted.created_as else None
         try:
             await follow(
-                self.client, wanted, self.observer, state, also=also, once=once, patience=FOR_EVER,
+                self.client, wanted, self.observer, state, also=also, once=once, retry=FOR_EVER,
                 namespace=self.wanted.namespace, selector=f"{STUDY_LABEL}={self.wanted.study}",
             )  # fmt: skip
         except ApiProblem as problem:
             if problem.code != 404:
                 raise
-            self._note(f"the cluster has no {wanted.resource.plural}: stages that they tell of stay empty")
+            self._note(f"the cluster has no {wanted.resource.plural}: their stages stay empty")
             state.synced = True
 
     def _see_whether_there(self, _stamp: int, event: str, thing: object) -> None:
-        """What was there once, is not in the list and had not ended when it was last seen, has gone unseen."""
+        """A workload that existed, had not ended and is not in the list was deleted unobserved."""
         if event == LISTED:
             meta = thing.metadata  # type: ignore[attr-defined]
             self._there.add(meta.labels.get(WORKLOAD_LABEL, meta.name))
@@ -166,7 +169,7 @@ class Sampler:
                 if was and name not in self._there and not self._has_ended(number):
                     self._gone.add(name)
                     with self._room():
-                        self._gaps.add(Line(to_ns=self._now(), gone=name))
+                        self._gaps.add(GapLine(to_ns=self._now(), gone=name))
             self._known_first = None
             self._there.clear()
 
@@ -177,7 +180,7 @@ class Sampler:
 
     async def _events(self) -> None:
         try:
-            await look_at_events(self.client, self.observer, self.wanted.namespace)
+            await read_events(self.client, self.observer, self.wanted.namespace)
         except (ApiProblem, Lost, Unreachable) as problem:
             self._note(f"events could not be read: {problem.message}")
 
@@ -193,7 +196,7 @@ class Sampler:
         self._flush()
         if now - self._beat >= BEAT or (self._well() and not self._was_well):
             self._say(now)
-            self._told(self.standing())
+            self._told(self.progress())
 
     def _well(self) -> bool:
         return all(state.synced and not state.silent for state in self.watching)
@@ -201,32 +204,35 @@ class Sampler:
     def _say(self, now: int) -> None:
         with self._room():
             self._was_well = self._well()
-            beat = Line(well_ns=now - self.observer.epoch, behind_ns=self._behind())
+            beat = GapLine(well_ns=now - self.observer.epoch, behind_ns=self._behind())
             self._gaps.add(*self._new_gaps(now), *([beat] if self._was_well else []))
         self._beat = now
 
-    def _new_gaps(self, now: int) -> list[Line]:
+    def _new_gaps(self, now: int) -> list[GapLine]:
         lines = []
         epoch = self.observer.epoch
         for place, state in enumerate(self.watching):
             for gap in state.gaps[self._gaps_told[place] :]:
-                lines.append(Line(None, 0, gap.begin - epoch, gap.end - epoch, state.resource, gap.reason, gap.missed))
+                lines.append(
+                    GapLine(None, 0, gap.begin - epoch, gap.end - epoch, state.resource, gap.reason, gap.missed)
+                )
             self._gaps_told[place] = len(state.gaps)
         slept, stepped = (new - old for new, old in zip(_offsets(), self._offsets, strict=True))
         late = now - self._beat - BEAT - int(TICK_S * SECOND)
         begin, end = self._beat - epoch, now - epoch
         if slept > STEP:
-            lines.append(Line(None, 0, begin, end, reason=f"this machine slept for {slept / SECOND:.1f} s"))
+            lines.append(GapLine(None, 0, begin, end, reason=f"this machine slept for {slept / SECOND:.1f} s"))
         elif late > BEAT:
-            lines.append(Line(None, 0, begin, end, reason=f"this process did not run for {late / SECOND:.1f} s"))
+            lines.append(GapLine(None, 0, begin, end, reason=f"this process did not run for {late / SECOND:.1f} s"))
         if abs(stepped) > STEP:
             text = f"this machine's clock was set by {stepped / SECOND:+.1f} s; times stay on the clock from before"
-            lines.append(Line(None, 0, begin, end, reason=text))
+            lines.append(GapLine(None, 0, begin, end, reason=text))
         if slept > STEP or abs(stepped) > STEP:
             self._offsets = _offsets()
         return lines
 
     def read_lines(self) -> None:
+        """Reads new lines of `submitted.jsonl`."""
         submitted = self.ledger.number["submitted"]
         for line in self._tail.read():
             if line.workload in self.observer.workloads:
@@ -247,7 +253,7 @@ class Sampler:
         return ended + unseen
 
     def _unreleased(self) -> bool:
-        """Whether queue objects of what has completed are still open."""
+        """Whether queue objects of completed workloads are still open."""
         counts, number = self.ledger.counts, self.ledger.number
         return "released" in number and counts[number["released"]] < counts[number["completed"]]
 
@@ -267,7 +273,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """A full disk is no reason to stop looking: what cannot be written now is kept and written when there is room."""
+        """On a full disk records are kept and written when there is room."""
         try:
             yield
         except OSError as error:
@@ -276,13 +282,13 @@ class Sampler:
             self._note(f"the disk was full ({error.strerror}); what was seen meanwhile was kept and written later")
 
     def _end(self) -> None:
-        """What cannot be written now is lost: that is said by whoever called."""
+        """What cannot be written now is lost; the caller reports it."""
         if self._was_well:
             self._say(clock())
         self.ledger.close()
 
 
 def _offsets() -> tuple[int, int]:
-    """How far the clock of the stamps is ahead of one that stands still in a sleep, and the wall clock ahead of it."""
+    """How far our clock is ahead of one that stops while the machine sleeps, and the wall clock ahead of ours."""
     now = clock()
     return now - time.monotonic_ns(), time.time_ns() - now

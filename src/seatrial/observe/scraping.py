@@ -1,7 +1,7 @@
-"""What components say of themselves under `/metrics`, cut down to what we look at.
+"""The metrics that we keep of a component's `/metrics`.
 
-An API server says 20,000 lines. We keep some thirty metrics, summed over the labels that nobody asks about here: what is kept
-of one second is a few hundred numbers.
+An API server exposes 20,000 lines. We keep some thirty metrics, summed over the labels that we do not need: a few hundred numbers
+per sample.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ KEPT: dict[str, tuple[str, ...]] = {
     "scheduler_pending_pods": ("queue",),
     "scheduler_schedule_attempts_total": ("result",),
 }
-_LASTING = {"WATCH", "CONNECT"}  # verbs whose duration says nothing
+_LASTING = {"WATCH", "CONNECT"}  # long-running requests, left out of durations
 _NAMES = {name.encode(): name for name in KEPT}
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def samples(text: bytes) -> list[Sample]:
-    """The metrics that are kept in an exposition, summed over the labels that are not."""
+    """The kept metrics of an exposition, summed over all other labels."""
     sums: dict[tuple[str, str], float] = {}
     cache: dict[bytes, str | None] = {}
     for line in text.split(b"\n"):
@@ -69,7 +69,7 @@ def samples(text: bytes) -> list[Sample]:
 
 
 def _labels(metric: str, inside: bytes) -> str | None:
-    """As the table has them; None for a series that is left out."""
+    """The kept labels as text; None for a series that is left out."""
     found = {key.decode(): value.decode() for key, value in _LABEL.findall(inside)}
     if metric.startswith("apiserver_request_duration") and found.get("verb") in _LASTING:
         return None

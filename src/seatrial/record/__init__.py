@@ -1,1 +1,1 @@
-"""What is written to disk while a trial runs, and how it is read back."""
+"""The files of a study: written while trials run, sealed at their end, read by everything after."""

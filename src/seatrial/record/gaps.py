@@ -1,12 +1,11 @@
-"""When somebody watched, and when nobody did: one file per process that observes, appended line by line.
+"""`gaps-*.jsonl`: when a trial was observed and when it was not, one file per observing process.
 
-A process that is killed cannot say so. So each says once a second that all is well (`well_ns`), and what lies between the last
-word of one and the first of the next is a gap like any other. Times are nanoseconds since the trial's epoch.
+A killed process cannot report its end. So each appends a heartbeat every second (`well_ns`); the time between the last heartbeat of
+one process and the first of the next is a gap. Times are nanoseconds since the trial's epoch.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,63 +13,60 @@ from pathlib import Path
 import msgspec
 
 from seatrial.model.units import SECOND
-from seatrial.record.segments import Appended
+from seatrial.record.files import AppendOnly
 
 BEAT = SECOND
-SLACK = 2 * BEAT + BEAT // 2  # between two beats that belong together: one may be late, none is missing
+SLACK = 2 * BEAT + BEAT // 2  # most between two heartbeats without a gap: one may be late
 
 
-class Line(msgspec.Struct, omit_defaults=True):
-    """One of: all is well at `well_ns`; nothing could arrive from `from_ns` to `to_ns`; a workload was `gone` at `to_ns`, and
-    nobody had seen it end."""
+class GapLine(msgspec.Struct, omit_defaults=True):
+    """A heartbeat at `well_ns`; a gap from `from_ns` to `to_ns`; or a workload `gone` at `to_ns` before it was seen to end."""
 
     well_ns: int | None = None
-    behind_ns: int = 0  # with that: the longest so far that an event waited for us after it had arrived
+    behind_ns: int = 0  # with a heartbeat: the longest so far that an event waited to be handled
     from_ns: int | None = None
     to_ns: int | None = None
-    what: str = ""  # the kind of objects; empty: all
+    what: str = ""  # kind of objects; empty: all
     reason: str = ""
-    missed: bool = False  # transitions may be missing; otherwise they came, but late
+    missed: bool = False  # transitions may be missing; otherwise they came late
     gone: str = ""
 
 
 class Gaps:
-    """Where one process writes. There is no file before there is something to say: a single look has no gaps."""
+    """The file of one process, created with its first line: a single sample has none."""
 
     def __init__(self, directory: Path, writer: str) -> None:
         self._path = directory / f"gaps-{writer}.jsonl"
-        self._held: list[Line] = []
+        self._held: list[GapLine] = []
 
-    def add(self, *lines: Line) -> None:
-        """What cannot be written now is kept, and written with what is added next."""
+    def add(self, *lines: GapLine) -> None:
+        """Appends lines; lines that could not be written are kept for the next call."""
         self._held += lines
         if not self._held:
             return
-        file = Appended(self._path)
+        file = AppendOnly(self._path)
         try:
             file.append(b"".join(msgspec.json.encode(line) + b"\n" for line in self._held))
         finally:
-            os.close(file.descriptor)
+            file.close()
         self._held.clear()
 
     def remove(self) -> None:
-        """What it says stands elsewhere now."""
+        """Removes the file once its content is recorded elsewhere."""
         self._path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What all processes together say."""
+    """The gap files of all processes together."""
 
-    spans: Sequence[
-        tuple[int, int]
-    ]  # in which at least one watched everything; none: nobody followed, there are only samples
-    told: Sequence[Line]  # gaps that a process knew of
+    spans: Sequence[tuple[int, int]]  # in which at least one process watched everything; none: there are only samples
+    told: Sequence[GapLine]  # gaps that processes reported
     gone: frozenset[str]
     behind_ns: int = 0  # the longest that an event waited to be handled
 
     def unwatched(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The stretches between the two in which nobody watched."""
+        """The spans between `begin` and `end` in which no process watched."""
         found, at = [], begin
         for first, last in self.spans:
             if first > at:
@@ -82,9 +78,9 @@ class Watched:
 
 
 def read(directory: Path) -> Watched:
-    """Lines that a crash or a full disk tore are left out."""
+    """Reads the gap files of a trial, without lines that a crash or a full disk tore."""
     spans: list[tuple[int, int]] = []
-    told: list[Line] = []
+    told: list[GapLine] = []
     gone: set[str] = set()
     behind = 0
     for path in sorted(directory.glob("gaps-*.jsonl")):
@@ -98,8 +94,8 @@ def read(directory: Path) -> Watched:
     return Watched(_union(spans), told, frozenset(gone), behind)
 
 
-def _lines(data: bytes) -> Iterable[Line]:
-    decode = msgspec.json.Decoder(Line).decode
+def _lines(data: bytes) -> Iterable[GapLine]:
+    decode = msgspec.json.Decoder(GapLine).decode
     for line in data.splitlines():
         try:
             yield decode(line)
@@ -108,7 +104,7 @@ def _lines(data: bytes) -> Iterable[Line]:
 
 
 def _runs(beats: Sequence[int]) -> list[tuple[int, int]]:
-    """Stretches of beats that follow each other closely."""
+    """Spans of heartbeats without a gap."""
     runs: list[tuple[int, int]] = []
     for beat in beats:
         if runs and beat - runs[-1][1] <= SLACK:

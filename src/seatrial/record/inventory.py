@@ -1,4 +1,4 @@
-"""Which files a finished trial has and how large they are: whoever reads it years later can tell what was lost since."""
+"""The files of a finished trial and their sizes, in trial.json: a reader can tell what was lost since."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.record.metrics import METRICS
-from seatrial.record.requests import REQUESTS
-from seatrial.record.segments import NODES, OBSERVED, PODS, writers
-from seatrial.record.submissions import NAME as SUBMITTED
+from seatrial.record.layout import METRICS, OBSERVED, OBSERVED_NODES, OBSERVED_PODS, REQUESTS, SUBMITTED
+from seatrial.record.segments import writers
 
-# Each file, and what nobody can know without it.
+# Each file, and what is unknown without it.
 LOST = {
     SUBMITTED: "which workloads were submitted, and when",
     OBSERVED: "when workloads and pods reached their stages",
-    PODS: "which pods the workloads had",
-    NODES: "on which nodes pods were",
+    OBSERVED_PODS: "which pods the workloads had",
+    OBSERVED_NODES: "on which nodes pods were",
     REQUESTS: "what API requests were sent, and how they were answered",
     METRICS: "what components and the client used",
 }
 
 
 def inventory(directory: Path) -> dict[str, int]:
-    """Name → bytes of the files that the figures come from; for trial.json, once everything is sealed."""
+    """Name → bytes of the files that figures are computed from, once everything is sealed."""
     found = {}
     for name in LOST:
         try:
@@ -34,7 +32,7 @@ def inventory(directory: Path) -> dict[str, int]:
 
 
 def damage(directory: Path, document: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the files of a trial that had ended, a sentence for each."""
+    """A sentence for each missing or truncated file of a trial that has ended."""
     listed = document.get("files")
     if not isinstance(listed, Mapping):
         return _damage_of_an_old_trial(directory, document)
@@ -49,7 +47,7 @@ def damage(directory: Path, document: Mapping[str, Any]) -> list[str]:
 
 
 def _damage_of_an_old_trial(directory: Path, document: Mapping[str, Any]) -> list[str]:
-    """Without an inventory (earlier versions): what must be there in any case."""
+    """Earlier versions wrote no inventory: only what must exist in any case is checked."""
     found = []
     path = directory / SUBMITTED
     lines = path.read_bytes().count(b"\n") if path.is_file() else 0

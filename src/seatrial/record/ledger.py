@@ -1,7 +1,7 @@
-"""Where every transition goes: one class for all clusters.
+"""The ledger records every transition, on every kind of cluster.
 
-It appends packed records and keeps only counters, so a wait is a number counted down and never a question asked per event.
-A workload reaches a pod stage when its last pod does; the ledger counts that down too, for models and watches alike.
+It appends packed records and keeps counters, so a wait is a number counted down, not a predicate evaluated per event. A workload
+reaches a pod stage when its last pod does; the ledger counts that down too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
 from seatrial.record.segments import RECORD, Segment
 
+_pack = RECORD.pack
 FLUSH_AT = 1 << 20  # bytes: a million records make 24 writes
 MOVED, GOT_ON, LOST_POD = 1, 2, 4  # what `listen` can wait for: any record; what `last` counts; a pod that is gone
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Someone waits until `left` more workloads of these phases (None: all) reach `stage`, or never can any more."""
+    """A wait until `left` more workloads of these phases (None: all) reach `stage` or have ended without it."""
 
     stage: int
     phases: frozenset[int] | None
@@ -27,15 +28,15 @@ class Waiting:
 
 
 class Ledger:
-    """Numbers workloads and pods in the order they come, records what they reach, counts workloads per stage."""
+    """Numbers workloads and pods in order, records the stages they reach, counts workloads per stage."""
 
     def __init__(self, stages: Sequence[Stage], segment: Segment) -> None:
         self.stages = tuple(stages)
         self.number = index_of(stages)
         self.counts = [0] * len(self.stages)  # workloads that reached each stage
-        self.last = 0  # when a workload last got on: it reached a stage as a whole, or one more of its pods did
-        self.touched = 0  # when anything at all was last recorded
-        self.stirred = 0  # when a pod last changed in a way that is no stage: turned down, held, let go
+        self.last = 0  # time of the last progress: a workload, or one more of its pods, reached a stage
+        self.touched = 0  # time of the last record
+        self.stirred = 0  # when a pod last changed without reaching a stage: rejected, held, released
         self.nodes: list[str] = []
         self.pod_workload: list[int] = []
         self.workload_phase: list[int] = []
@@ -44,23 +45,26 @@ class Ledger:
         self._records = bytearray()
         self._names: list[str] = []
         self._nodes_written = 0
-        # What is still to come per stage and workload: pods for a pod stage, else 1; 0 is reached.
+        # Left per stage and workload: pods for a pod stage, else 1; 0: reached.
         self._left: list[list[int]] = [[] for _ in self.stages]
         self._of_pods = [stage.of == "pod" for stage in self.stages]
         self._left_for_pods = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if of_pods]
         self._left_for_one = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if not of_pods]
+        self._last_first = [(left, stage.name) for left, stage in zip(self._left, self.stages, strict=True)
+                            if stage.name != LOST.name][::-1]  # fmt: skip
         self._finished = self.number[FINISHED.name]
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
-        self._began_again: set[int] = set()  # workloads that lost a pod: the pod that replaces it is no progress
+        self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
         self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
         self._tell: Callable[[int], None] = lambda _: None
 
     def phase(self, name: str) -> int:
+        """The number of a phase."""
         return self._phases.setdefault(name, len(self._phases))
 
     def workload(self, phase: int, pods: int) -> int:
-        """A number for one more workload of so many pods."""
+        """Adds a workload and returns its number."""
         self.workload_phase.append(phase)
         for left in self._left_for_pods:
             left.append(pods)
@@ -69,7 +73,7 @@ class Ledger:
         return len(self.workload_phase) - 1
 
     def workload_as(self, number: int, phase: int, pods: int) -> int:
-        """One whose number somebody else has given. Those before it that are not known yet have room."""
+        """Adds a workload with a given number; unknown workloads before it get empty places."""
         while len(self.workload_phase) <= number:
             self.workload(-1, 0)
         self.workload_phase[number] = phase
@@ -78,24 +82,25 @@ class Ledger:
         return number
 
     def knows(self, workload: int, stage: int) -> None:
-        """It had reached the stage before this process began to look: counted, not recorded again."""
+        """The workload reached the stage before this process observed it: counted, not recorded again."""
         if self._left[stage][workload] > 0:
             self._left[stage][workload] = 0
             self.counts[stage] += 1
 
     def pod(self, workload: int, name: str, uid: str = "") -> int:
+        """Adds a pod and returns its number."""
         self.pod_workload.append(workload)
         self._names.append(f"{workload}\t{name}\t{uid}\n" if uid else f"{workload}\t{name}\n")
         return len(self.pod_workload) - 1
 
     def node(self, name: str) -> int:
+        """Adds a node and returns its number."""
         self.nodes.append(name)
         return len(self.nodes) - 1
 
     def move(self, at: int, workload: int, stage: int, detail: int = 0, source: int = 0) -> None:
-        """A workload reached a workload stage. To be called once per workload and stage; what was known before is not counted
-        again."""
-        self._records += RECORD.pack(at, workload, stage, source, -1, detail)
+        """A workload reached a workload stage. Called once per workload and stage; what `knows` counted is not counted again."""
+        self._records += _pack(at, workload, stage, source, -1, detail)
         self.touched = at
         if self._awaited & MOVED:
             self._ring(MOVED)
@@ -105,8 +110,8 @@ class Ledger:
             self._reached(at, workload, stage)
 
     def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
-        """A pod reached a pod stage. To be called once per pod and stage; a pod that comes again is a new pod."""
-        self._records += RECORD.pack(at, pod, stage, source, node, detail)
+        """A pod reached a pod stage. Called once per pod and stage; a replacement is a new pod."""
+        self._records += _pack(at, pod, stage, source, node, detail)
         self.touched = at
         if self._awaited & MOVED:
             self._ring(MOVED)
@@ -121,11 +126,11 @@ class Ledger:
                 self._ring(GOT_ON)
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
-        """Another source's time for something reached: recorded, not counted again."""
+        """The time of another source for a stage that was reached: recorded, not counted."""
         self._records += RECORD.pack(at, thing, stage, source, node, 0)
 
     def lose_pod(self, at: int, pod: int, reached: Iterable[int]) -> None:
-        """A pod is gone before it finished: the stages it had reached are to be reached again, by another."""
+        """A pod is gone before it finished: another has to reach the stages it had reached."""
         self._records += RECORD.pack(at, pod, self.number[LOST.name], 0, -1, 0)
         self.touched = at
         workload = self.pod_workload[pod]
@@ -137,15 +142,14 @@ class Ledger:
                 self._left[stage][workload] += 1
 
     def achieved(self, at: int) -> None:
-        """Progress without a stage."""
+        """Progress without a stage change; resets the clog timer."""
         self.last = max(self.last, at)
         self.touched = max(self.touched, at)
         if self._awaited & GOT_ON:
             self._ring(GOT_ON)
 
     def listen(self, what: int, call: Callable[[int], None]) -> None:
-        """Calls once, with the next of these (MOVED, GOT_ON, LOST_POD, added up). There is one listener: a new one takes the place
-        of the last."""
+        """Calls back once, at the next of these events (MOVED, GOT_ON, LOST_POD, added up). A new listener replaces the last."""
         self._awaited, self._tell = what, call
 
     def _ring(self, what: int) -> None:
@@ -153,14 +157,14 @@ class Ledger:
         self._tell(what)
 
     def stage_of(self, workload: int) -> str:
-        """The last stage it has reached as a whole."""
-        lost = self.number.get(LOST.name)
-        for stage in range(len(self._left) - 1, -1, -1):
-            if self._left[stage][workload] <= 0 and stage != lost:
-                return self.stages[stage].name
+        """The last stage that all of the workload has reached."""
+        for left, name in self._last_first:
+            if left[workload] <= 0:
+                return name
         return ""
 
     def has_reached(self, workload: int, stage: int) -> bool:
+        """Whether all of the workload has reached the stage."""
         return self._left[stage][workload] <= 0
 
     def _reached(self, at: int, workload: int, stage: int) -> None:
@@ -187,7 +191,7 @@ class Ledger:
                     wait.call()
 
     def reached(self, stage: int, phases: Collection[int] | None = None) -> int:
-        """How many workloads of these phases (None: all) are at or past the stage, or will never be."""
+        """How many workloads of these phases (None: all) have reached the stage, or have ended without it."""
         left = self._left[stage]
         ended = [self._left[end] for end in self._ends if end != stage]
         return sum(
@@ -197,7 +201,7 @@ class Ledger:
         )
 
     def when(self, stage: int, phases: Collection[int] | None, count: int, call: Callable[[], None]) -> Waiting | None:
-        """Calls once `count` workloads have reached the stage or never will; None if that is so already."""
+        """Calls back once `count` workloads have reached the stage or ended without it; None if they have."""
         wait = Waiting(stage, None if phases is None else frozenset(phases), count - self.reached(stage, phases), call)
         if wait.left <= 0:
             return None
@@ -205,12 +209,12 @@ class Ledger:
         return wait
 
     def forget(self, wait: Waiting) -> None:
-        """Takes a wait back, after a time-out."""
+        """Cancels a wait, after a timeout."""
         if wait in self._waiting[wait.stage]:
             self._waiting[wait.stage].remove(wait)
 
     def flush(self) -> None:
-        """Names before the records that use them. What could not be written (the disk is full) is there for the next time."""
+        """Writes names before the records that use them. What a full disk rejects is kept for the next call."""
         if len(self.nodes) > self._nodes_written:
             names = self.nodes[self._nodes_written :]
             self.segment.write("nodes", "".join(f"{name}\n" for name in names).encode())
@@ -223,5 +227,6 @@ class Ledger:
             self._records = bytearray()
 
     def close(self) -> None:
+        """Flushes, and closes the segment."""
         self.flush()
         self.segment.close()

@@ -1,4 +1,4 @@
-"""Files and directories that a process locks as long as it lives: the kernel takes the lock back however it ends."""
+"""Locks on files and directories. The kernel releases them however the process ends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE_S = 0.5  # a reader that only asks holds the lock for some microseconds
+PATIENCE_S = 0.5  # `is_locked` of a reader takes the lock for microseconds
 UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVAL)  # some network file systems
 
 
 def is_locked(path: Path, flags: int = os.O_RDONLY) -> bool:
-    """Whether a living process holds its lock."""
+    """Whether a living process holds the lock."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -27,7 +27,7 @@ def is_locked(path: Path, flags: int = os.O_RDONLY) -> bool:
 
 
 class Locked(Exception):
-    """Another living process holds the lock; `pid` is 0 where the system does not say which."""
+    """Another living process holds the lock; `pid` is 0 where the system does not name it."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"held by process {pid}")
@@ -36,7 +36,7 @@ class Locked(Exception):
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Holds the lock of a file or directory. A file system without locks is used without: there is no other way."""
+    """Holds the lock of a file or directory; does nothing on a file system without locks."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _take(descriptor, path)

@@ -1,8 +1,8 @@
-"""One table from all that several processes saw: a submission, two samples, a follower that was killed, what was sealed before.
+"""Merges the observations of several processes (a run, samples, processes that were killed) with those sealed before.
 
-Per object and stage the smallest error wins, then the earliest time. So a time once known is never lost or worsened, in whatever
-order parts are merged and however often. Workloads have one number in all of them (`submitted.jsonl` says it); pods are joined
-by workload, name and uid, or where there is no uid (the simulator) by how many of that name came before.
+Per object and stage the smallest error wins, then the earliest time. So a time once known is never lost or worsened, in any order
+of merging and however often. A workload has the same number everywhere (`submitted.jsonl` has it); pods are joined by workload,
+name and uid, or without uid (in the simulator) by how many pods of that name came before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import polars as pl
 from seatrial.model.lifecycle import FINISHED, LOST, Stage
 from seatrial.model.units import MILLISECOND
 from seatrial.record.locks import is_locked
-from seatrial.record.segments import Part, read_segment, remove_segment, sealed, write_sealed, writers
+from seatrial.record.segments import Observations, read_segment, remove_segment, sealed, write_sealed, writers
 
 NO_ERROR_KNOWN = 2**62
 Numbers = npt.NDArray[np.int64]
@@ -28,35 +28,35 @@ _IDENTITY = ["workload", "name", "uid", "nth"]
 _SCHEMA = pl.Schema({"at_ns": pl.Int64, "object": pl.Int32, "stage": pl.Int16, "source": pl.Int16, "node": pl.Int32,
                      "detail": pl.Int32})  # fmt: skip
 _POD_SCHEMA = pl.Schema({"pod": pl.Int32, "workload": pl.Int32, "name": pl.String, "uid": pl.String})
-EMPTY = Part(pl.DataFrame(schema=_SCHEMA), pl.DataFrame(schema=_POD_SCHEMA), [])
+EMPTY = Observations(pl.DataFrame(schema=_SCHEMA), pl.DataFrame(schema=_POD_SCHEMA), [])
 
 
-def read(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> Part:
-    """All that is known of a trial, sealed or not, while it runs or after. Segments first: what is sealed meanwhile is then
-    in the table that is read after them."""
+def read(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> Observations:
+    """All observations of a trial, sealed or not. Segments are read first: one that is sealed meanwhile is then in the table."""
     parts = [read_segment(directory, writer) for writer in writers(directory)]
     whole = sealed(directory)
     found = [part for part in (whole, *parts) if part is not None]
     return merge(found, stages, errors) if len(found) > 1 else found[0] if found else EMPTY
 
 
-def seal(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> bool:
-    """Puts what nobody writes any more into the sealed table; its segments go only once that is safely there. False where
-    somebody still writes."""
+def seal(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> Observations | None:
+    """Merges segments that nobody writes any more into the sealed table, then removes them. Returns that table, or None while
+    another process still writes."""
     with _alone(directory):
         names = writers(directory)
         ended = [writer for writer in names if not _grows(directory, writer)]
         parts = [sealed(directory), *(read_segment(directory, writer) for writer in ended)]
         found = [part for part in parts if part is not None]
+        whole = merge(found, stages, errors) if len(found) > 1 else found[0] if found else EMPTY
         if ended:
-            write_sealed(directory, merge(found, stages, errors) if len(found) > 1 else found[0])
+            write_sealed(directory, whole)
         for writer in ended:
             remove_segment(directory, writer)
-        return ended == names
+        return whole if ended == names else None
 
 
 def error_of(errors: Sequence[int]) -> pl.Expr:
-    """How far off a time may be: what its record says, else what its source's bound is."""
+    """The error of a time: as its record says, else the bound of its source."""
     bound = pl.lit(NO_ERROR_KNOWN, dtype=pl.Int64)
     for source, error in enumerate(errors):
         bound = pl.when(pl.col("source") == source).then(pl.lit(error, dtype=pl.Int64)).otherwise(bound)
@@ -71,7 +71,7 @@ def errors_of(source: Numbers, detail: Numbers, errors: Sequence[int]) -> Number
     return np.where(detail > 0, detail.astype(np.int64) * MILLISECOND, bound)
 
 
-def merge(parts: Sequence[Part], stages: Sequence[Stage], errors: Sequence[int]) -> Part:
+def merge(parts: Sequence[Observations], stages: Sequence[Stage], errors: Sequence[int]) -> Observations:
     """Pods and nodes of the first part keep their numbers; those of the others follow."""
     nodes = list(dict.fromkeys(name for part in parts for name in part.nodes))
     place = {name: number for number, name in enumerate(nodes)}
@@ -82,11 +82,11 @@ def merge(parts: Sequence[Part], stages: Sequence[Stage], errors: Sequence[int])
         for part, pods_of in zip(parts, numbered, strict=True)
     )
     best = _best(observed.with_columns(error_of(errors).alias("error")), nodes)
-    return Part(_without_mistaken_losses(best, stages).cast(_SCHEMA), pods, nodes)
+    return Observations(_without_mistaken_losses(best, stages).cast(_SCHEMA), pods, nodes)
 
 
-def _joined_pods(parts: Sequence[Part]) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """All pods, and for each part its numbers (`pod`) with those they have now (`now`)."""
+def _joined_pods(parts: Sequence[Observations]) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """All pods, and per part its old numbers (`pod`) with the new ones (`now`)."""
     nth = pl.int_range(pl.len()).over("workload", "name", "uid").alias("nth")
     each = [part.pods.cast(_POD_SCHEMA).with_columns(nth) for part in parts]
     pods = pl.concat(each).unique(_IDENTITY, keep="first", maintain_order=True)
@@ -97,8 +97,8 @@ def _joined_pods(parts: Sequence[Part]) -> tuple[pl.DataFrame, list[pl.DataFrame
     return pods.select(pl.col("now").alias("pod"), "workload", "name", "uid"), numbered
 
 
-def _renumbered(part: Part, pods: pl.DataFrame, places: Sequence[int], of_pods: Sequence[int]) -> pl.DataFrame:
-    """A record of a pod without a name (its line was torn off) is left out; so is a node's number."""
+def _renumbered(part: Observations, pods: pl.DataFrame, places: Sequence[int], of_pods: Sequence[int]) -> pl.DataFrame:
+    """Records of a pod whose name was torn off are left out; so are numbers of such nodes."""
     nodes = pl.DataFrame({"node": range(len(places)), "place": places}, schema={"node": pl.Int32, "place": pl.Int32})
     mine = part.observed.cast(_SCHEMA).join(pods, left_on="object", right_on="pod", how="left")
     mine = mine.join(nodes, on="node", how="left").with_columns(pl.col("place").fill_null(-1).alias("node"))
@@ -108,8 +108,8 @@ def _renumbered(part: Part, pods: pl.DataFrame, places: Sequence[int], of_pods: 
 
 
 def _best(observed: pl.DataFrame, nodes: Sequence[str]) -> pl.DataFrame:
-    """One record per object and stage; the node is that of the best record that names one. What is equally good is put in
-    an order that does not depend on who came first."""
+    """One record per object and stage; the node is that of the best record that names one. The order of equally good records does
+    not depend on the order of the parts."""
     rank = {name: place for place, name in enumerate(sorted(nodes))}
     ranks = pl.DataFrame(
         {"node": range(len(nodes)), "rank": [rank[name] for name in nodes]}, schema={"node": pl.Int32, "rank": pl.Int32}
@@ -124,7 +124,7 @@ def _best(observed: pl.DataFrame, nodes: Sequence[str]) -> pl.DataFrame:
 
 
 def _without_mistaken_losses(best: pl.DataFrame, stages: Sequence[Stage]) -> pl.DataFrame:
-    """Who missed a pod's end takes it for lost when it goes; somebody else saw it finish."""
+    """A process that missed a pod's end took it for lost, while another saw it finish."""
     number = {stage.name: place for place, stage in enumerate(stages)}
     if LOST.name not in number:
         return best
@@ -135,7 +135,7 @@ def _without_mistaken_losses(best: pl.DataFrame, stages: Sequence[Stage]) -> pl.
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """No other process seals this trial meanwhile. Whoever had the lock has taken the file away: then there is a new one."""
+    """Keeps other processes from sealing this trial. The last holder removed the lock file: then a new one is created."""
     path = directory / "sealing.lock"
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -159,5 +159,5 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _grows(directory: Path, writer: str) -> bool:
-    """Whether its process still has it open for writing."""
+    """Whether its process still writes it."""
     return is_locked(directory / f"observed-{writer}.seg")

@@ -1,34 +1,34 @@
-"""What was measured beside the requests, over time: one long table, lines of text while running, Parquet once sealed.
+"""Metrics over time: lines of text while a trial runs, one long Parquet table once sealed.
 
 `metrics.parquet` has `at_ns` (since the trial's epoch), `source` (`machine`, `client`, or a component), `metric`, `labels`
-(`a=b,c=d`, sorted; empty for none) and `value`. Counters are as the source counts them. A series that is 0 is left out until it
-is something else for the first time.
+(`a=b,c=d`, sorted; empty for none) and `value`. Counters are as the source counts them. A series is left out while it is 0.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
 
-from seatrial.record.segments import Appended, put_in_place, writer_name
+from seatrial.record.files import AppendOnly
+from seatrial.record.layout import METRICS
+from seatrial.record.segments import put_in_place, writer_name
 
-METRICS = "metrics.parquet"
 SCHEMA = {"at_ns": pl.Int64, "source": pl.String, "metric": pl.String, "labels": pl.String, "value": pl.Float64}
 
 Sample = tuple[str, str, float]  # metric, labels, value
 
 
 class MetricsLog:
-    """Where one process appends what it measured."""
+    """The file of one process."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
-        self._file = Appended(directory / f"metrics-{writer or writer_name()}.tsv")
+        self._file = AppendOnly(directory / f"metrics-{writer or writer_name()}.tsv")
         self._seen: set[tuple[str, str, str]] = set()
 
     def add(self, at: int, source: str, samples: Iterable[Sample]) -> None:
+        """Samples of a source at a time."""
         lines = []
         for metric, labels, value in samples:
             key = (source, metric, labels)
@@ -39,11 +39,12 @@ class MetricsLog:
             self._file.append("".join(lines).encode())
 
     def close(self) -> None:
-        os.close(self._file.descriptor)
+        """Closes the file."""
+        self._file.close()
 
 
 def metrics(directory: Path) -> pl.DataFrame:
-    """All that was measured in a trial, sealed or not; empty where nothing was."""
+    """All metrics of a trial, sealed or not; empty without any."""
     if (directory / METRICS).exists():
         return pl.read_parquet(directory / METRICS, glob=False)
     frames = [pl.DataFrame(schema=SCHEMA)]
@@ -57,7 +58,7 @@ def metrics(directory: Path) -> pl.DataFrame:
 
 
 def seal(directory: Path) -> None:
-    """Text becomes Parquet; it goes only once that is safely there."""
+    """Writes Parquet, then removes the text files."""
     parts = sorted(directory.glob("metrics-*.tsv"))
     if parts:
         put_in_place(directory / METRICS, metrics(directory), parts)

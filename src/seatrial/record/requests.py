@@ -1,6 +1,6 @@
-"""Every request of a load on disk: packed records while running, one Parquet file once sealed, as `segments` has it.
+"""Requests of a load: packed records while a trial runs, one Parquet table once sealed, as in `segments`.
 
-A row is one request as it went over the wire, each attempt by itself. `requests.parquet` has
+A row is one attempt of a request. `requests.parquet` has
 
 - `at_ns`: when it was due, since the trial's epoch; `sent_ns`: when it was written; `took_ns`: from due to the whole answer
 - `verb`, `resource`: in the words of the audit log (`deletecollection`, `pods/status`)
@@ -12,15 +12,17 @@ A row is one request as it went over the wire, each attempt by itself. `requests
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from seatrial.record.segments import Appended, put_in_place, writer_name
+from seatrial.record.files import AppendOnly, atomic_write
+from seatrial.record.layout import REQUESTS, STARTS
+from seatrial.record.segments import put_in_place, writer_name
 
 RECORD = struct.Struct("<qqqhhhhhhhhf")
 DTYPE = np.dtype(
@@ -35,25 +37,24 @@ COLUMNS = (
     "at_ns", "sent_ns", "took_ns", "verb", "resource", "identity", "code", "reason", "retry_after_s", "attempt", "phase",
     "seen_by",
 )  # fmt: skip
-REQUESTS = "requests.parquet"
 CLIENT, SERVER = "client", "server"
 AT_ONCE = 2000  # records handed to `write(2)` together
 MOST_NAMES = 2**15 - 1
 
 
 class RequestLog:
-    """Where one process appends. Names are numbered as they come and stand in a text file beside the records."""
+    """The files of one process: records, and the names that their numbers stand for."""
 
     def __init__(self, directory: Path, writer: str = "") -> None:
         name = writer or writer_name()
-        self._records = Appended(directory / f"requests-{name}.seg")
-        self._names = Appended(directory / f"requests-{name}.names")
+        self._records = AppendOnly(directory / f"requests-{name}.seg")
+        self._names = AppendOnly(directory / f"requests-{name}.names")
         self._numbers: dict[str, int] = {}
         self._held = bytearray()
         self.count = 0
 
     def number(self, name: str) -> int:
-        """Of a verb, resource, identity, reason or phase."""
+        """The number of a verb, resource, identity, reason or phase."""
         known = self._numbers.get(name)
         if known is None:
             if len(self._numbers) >= MOST_NAMES:
@@ -76,18 +77,20 @@ class RequestLog:
             self.flush()
 
     def flush(self) -> None:
+        """Hands the records to `write(2)`."""
         if self._held:
             self._records.append(self._held)
             self._held.clear()
 
     def close(self) -> None:
+        """Flushes and closes the files."""
         self.flush()
-        os.close(self._records.descriptor)
-        os.close(self._names.descriptor)
+        self._records.close()
+        self._names.close()
 
 
 def requests(directory: Path) -> pl.DataFrame:
-    """All requests of a trial in the order they were due, sealed or not; empty where it had none."""
+    """All requests of a trial in the order they were due, sealed or not; empty without any."""
     if (directory / REQUESTS).exists():
         return pl.read_parquet(directory / REQUESTS, glob=False)
     return _joined(_segment(path) for path in sorted(directory.glob("requests-*.seg")))
@@ -111,7 +114,19 @@ def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def seal(directory: Path) -> None:
-    """Turns the segments into Parquet; they go only once that is safely there. Without segments nothing is made."""
+    """Writes Parquet, then removes the segments."""
     segments = sorted(directory.glob("requests-*.seg"))
     if segments:
         put_in_place(directory / REQUESTS, requests(directory), [*segments, *directory.glob("requests-*.names")])
+
+
+_START_TIMES = ("created_ns", "scheduled_ns", "running_ns", "gone_ns")
+
+
+def write_starts(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Pods of created objects: `starts.parquet` has `pod`, `phase`, and when each was created, scheduled, running and gone
+    (`created_ns` …, since the trial's epoch; empty where that was not observed). No file without pods."""
+    if rows:
+        table = pl.DataFrame(rows, schema_overrides=dict.fromkeys(_START_TIMES, pl.Int64), infer_schema_length=None)
+        with atomic_write(directory / STARTS) as path:
+            table.write_parquet(path, statistics=False)

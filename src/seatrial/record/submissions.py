@@ -1,21 +1,28 @@
-"""`submitted.jsonl`: one line per workload, appended as it is submitted."""
+"""`submitted.jsonl`: one line per workload, appended as it is submitted; how it is written, taken up again, followed and read."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
+import numpy as np
+import polars as pl
 
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Workload
 from seatrial.model.units import SECOND
+from seatrial.record.files import atomic_write
+from seatrial.record.layout import SUBMITTED
 
-NAME = "submitted.jsonl"
+SMALL = 1 << 16  # bytes of submitted.jsonl, some 600 workloads
+_SCHEMA = {
+    "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
+    "refused": pl.String, "error_ns": pl.Int64,
+}  # fmt: skip
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -30,18 +37,32 @@ class _Line(msgspec.Struct, omit_defaults=True):
     error_ns: int = 0  # how far `at_ns` may be off
 
 
+class SubmittedLine(msgspec.Struct):
+    """A line as readers see it."""
+
+    workload: str
+    number: int
+    phase: str
+    pods: int
+    at_ns: int
+    refused: str | None = None
+    error_ns: int | None = None
+
+
 _decode = msgspec.json.Decoder(_Line).decode
+_reader = msgspec.json.Decoder(SubmittedLine)
 
 
 class Submissions:
     """`flush` hands the lines to `write(2)`: after every workload on a real cluster, in batches on the simulator."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = os.open(directory / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(directory / SUBMITTED, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._encode = msgspec.json.Encoder().encode
         self._lines: list[bytes] = []
 
     def add(self, number: int, workload: Workload, at: int, refused: str = "", error: int = 0) -> None:
+        """The line of one workload that was sent at `at`, nanoseconds since the trial's epoch."""
         line = _Line(
             workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at, refused,
             error,
@@ -51,7 +72,7 @@ class Submissions:
             self.flush()
 
     def flush(self) -> None:
-        """On a full disk only whole lines: one that is half there would be lost with the next."""
+        """On a full disk only whole lines: half a line would spoil the next one too."""
         if self._lines:
             lines = b"\n".join(self._lines) + b"\n"
             before, written = os.fstat(self._file).st_size, 0
@@ -65,6 +86,7 @@ class Submissions:
                 self._lines.clear()
 
     def close(self) -> None:
+        """Flushes and closes."""
         self.flush()
         os.close(self._file)
 
@@ -79,33 +101,32 @@ class Done:
     torn: bool = False
 
 
-def take_up(directory: Path, again_if_refused: bool = False) -> Done:
-    """What is done so far, from a file that can be appended to afterwards: a torn last line is cut off it, and the lines of
-    what is to be sent again are taken out."""
-    path = directory / NAME
+def take_up(directory: Path, retry_refused: bool = False) -> Done:
+    """What is done so far. Removes a torn last line, and with `retry_refused` the lines of refused workloads, so that the file can
+    be appended to."""
+    path = directory / SUBMITTED
     data = path.read_bytes() if path.exists() else b""
     lines = data.splitlines(keepends=True)
-    torn = bool(lines) and not _whole(lines[-1])
+    torn = bool(lines) and not _is_whole(lines[-1])
     kept = lines[:-1] if torn else lines
     try:
-        read_lines = [(line, _decode(line)) for line in kept]
+        read = [(line, _decode(line)) for line in kept]
     except msgspec.MsgspecError as error:
         raise SetupProblem(
-            f"{path} is damaged before its last line: {error}", "take it from a backup, or submit into another OUT"
+            f"{path} is damaged before its last line: {error}", "restore it from a backup, or submit into another OUT"
         ) from error
-    if again_if_refused:
-        read_lines = [(line, said) for line, said in read_lines if not said.refused]
-    whole = b"".join(line for line, _ in read_lines)
+    if retry_refused:
+        read = [(line, said) for line, said in read if not said.refused]
+    whole = b"".join(line for line, _ in read)
     if whole != data:
-        part = path.with_name(path.name + ".part")
-        part.write_bytes(whole)
-        part.replace(path)
-    refused = {said.index: said.refused for _, said in read_lines if said.refused}
-    return Done(frozenset(said.index for _, said in read_lines), refused, torn)
+        with atomic_write(path) as part:
+            part.write_bytes(whole)
+    refused = {said.index: said.refused for _, said in read if said.refused}
+    return Done(frozenset(said.index for _, said in read), refused, torn)
 
 
-def _whole(line: bytes) -> bool:
-    """Ends, and is JSON: a machine that crashed may have left a line of zeros."""
+def _is_whole(line: bytes) -> bool:
+    """It ends, and is JSON: a machine that crashed may have left a line of zeros."""
     try:
         _decode(line)
     except msgspec.MsgspecError:
@@ -113,8 +134,92 @@ def _whole(line: bytes) -> bool:
     return line.endswith(b"\n")
 
 
-def read(directory: Path) -> list[dict[str, Any]]:
-    """Every line that was written whole; a torn last one is left out."""
-    path = directory / NAME
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    return [json.loads(line) for line in lines[:-1]]
+class Tail:
+    """Follows the file while another process writes it. `read` returns new lines; all of them again if lines were removed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / SUBMITTED
+        self._offset = 0
+        self._inode = 0
+
+    def read(self) -> list[SubmittedLine]:
+        """The lines since the last call, without those that are not valid."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return []
+        if found.st_ino != self._inode or found.st_size < self._offset:
+            self._inode, self._offset = found.st_ino, 0
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        lines = []
+        for text in whole.splitlines():
+            try:
+                lines.append(_reader.decode(text))
+            except msgspec.MsgspecError:
+                continue
+        return lines
+
+
+@dataclass(frozen=True)
+class SubmittedTable:
+    """The workloads of a trial in the order of their numbers; `note` says what was left out."""
+
+    frame: pl.DataFrame
+    note: str = ""
+    first_ns: int = 0  # the first submission
+
+
+NOTHING_SUBMITTED = SubmittedTable(pl.DataFrame(schema=_SCHEMA))
+
+
+def read_submitted(directory: Path) -> SubmittedTable:
+    """All lines but one that a crash tore."""
+    path = directory / SUBMITTED
+    whole, note = whole_lines(path)
+    if not whole:
+        return replace(NOTHING_SUBMITTED, note=note)
+    try:
+        frame = _small(whole) if len(whole) <= SMALL else pl.read_ndjson(whole, schema=_SCHEMA)
+    except pl.exceptions.PolarsError as error:
+        raise SetupProblem(
+            f"{path} is damaged before its last line: {error}", "Remove the damaged lines, or leave this trial out."
+        ) from error
+    if (np.diff(frame["number"].to_numpy()) <= 0).any():
+        frame = frame.sort("number", maintain_order=True)
+        frame = frame.filter(pl.col("number").ne_missing(pl.col("number").shift()))
+    first = frame["at_ns"].min()
+    return SubmittedTable(frame, note, int(first) if isinstance(first, int) else 0)
+
+
+def _small(lines: bytes) -> pl.DataFrame:
+    """As `pl.read_ndjson`, which takes a millisecond to begin; it also reads lines for which msgspec is too strict."""
+    try:
+        read = _reader.decode_lines(lines)
+    except msgspec.MsgspecError:
+        return pl.read_ndjson(lines, schema=_SCHEMA)
+    return pl.DataFrame(
+        [pl.Series(name, [getattr(line, name) for line in read], dtype=kind) for name, kind in _SCHEMA.items()]
+    )
+
+
+def whole_lines(path: Path) -> tuple[bytes, str]:
+    """The lines of a file without a last one that is not JSON, and a note on that."""
+    data = path.read_bytes() if path.is_file() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    start = whole.rfind(b"\n", 0, -1) + 1
+    if whole and not _is_json(whole[start:]):
+        whole = whole[:start]
+    torn = len(whole) < len(data)
+    return whole, f"the last line of {path.name} was torn by a crash and is left out" if torn else ""
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -1,7 +1,6 @@
-"""A comparison as people read it: one table of words that the terminal, Markdown and the page show alike, a picture, and JSON.
+"""A comparison as a table (the same on the terminal, in Markdown and on the page), as a picture and as JSON.
 
-What a reader must not overlook stands on top: that the sides are not alike and were compared anyway, and that there are too few
-runs to say anything.
+Warnings come first: that the sides are not comparable and were compared anyway, and that there are too few runs.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import Any
 
 from rich.console import Console
 
-from seatrial.analysis.comparing import ALPHA, EMPTY, Comparison, Found
-from seatrial.report.columns import Column, print_columns
+from seatrial.analysis.comparing import ALPHA, EMPTY, ComparedFigure, SideComparison
 from seatrial.report.drawing import COLOURS, our_style, save, short
-from seatrial.report.printing import print_line
+from seatrial.report.text_tables import Column, print_columns, print_line
 
 
-def title(comparison: Comparison) -> str:
+def title(comparison: SideComparison) -> str:
+    """Which side is compared with which."""
     first, second = names(comparison)
     return f"{second} against {first}"
 
 
-def names(comparison: Comparison) -> tuple[str, str]:
-    """What the two sides are called: by what they differ in."""
+def names(comparison: SideComparison) -> tuple[str, str]:
+    """Names of the two sides, by what they differ in."""
     first, second = comparison.first, comparison.second
     if first.study.out == second.study.out:
         return first.setup, second.setup
@@ -34,12 +33,12 @@ def names(comparison: Comparison) -> tuple[str, str]:
     return f"{first.label} ({first.setup})", f"{second.label} ({second.setup})"
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: SideComparison) -> str:
     """The answer in a sentence."""
     tested = comparison.tested
     differ = [found for found in tested if found.differs]
     if differ:
-        return "more than noise: " + ", ".join(f"{one.figure.name} {one.verdict} ({_ratio(one)})" for one in differ)
+        return "more than noise: " + ", ".join(f"{one.name} {one.verdict} ({_ratio(one)})" for one in differ)
     if any(found.verdict == "noise" for found in tested):
         return "no difference beyond noise"
     if tested and all(found.verdict == "same" for found in tested):
@@ -49,7 +48,8 @@ def headline(comparison: Comparison) -> str:
     return "nothing that can be compared"
 
 
-def method(comparison: Comparison) -> str:
+def method(comparison: SideComparison) -> str:
+    """How many runs were compared, and by which test."""
     first, second = (len(side.runs) for side in (comparison.first, comparison.second))
     if first == second == 1:
         return "one run each: no repeats, so nothing says what is noise"
@@ -61,25 +61,25 @@ def method(comparison: Comparison) -> str:
     )
 
 
-def table(comparison: Comparison, everything: bool = False) -> tuple[list[str], list[tuple[list[str], bool]]]:
+def table(comparison: SideComparison, everything: bool = False) -> tuple[list[str], list[tuple[list[str], bool]]]:
     """Headings, and rows of cells with whether the figure differs. Cells of params stand below their figure."""
     first, second = names(comparison)
     rows: list[tuple[list[str], bool]] = []
     for place, found in enumerate(comparison.found):
         if not _is_shown(found, everything):
             continue
-        rows.append((_row(found.figure.name, found), found.differs))
+        rows.append((_row(found.name, found), found.differs))
         rows += [(_row(f"  {cell}", of[place], part=True), False) for cell, of in comparison.cells.items()]
     return ["figure", first, second, "ratio", "interval", "verdict"], rows
 
 
-def _is_shown(found: Found, everything: bool) -> bool:
+def _is_shown(found: ComparedFigure, everything: bool) -> bool:
     if found.tested:
         return found.why != EMPTY
     return everything and (found.first is not None and (found.first != 0 or found.second != 0))
 
 
-def _row(name: str, found: Found, part: bool = False) -> list[str]:
+def _row(name: str, found: ComparedFigure, part: bool = False) -> list[str]:
     verdict = "" if part else found.verdict or found.why
     first, second = (
         f"{'! ' if doubt else ''}{_amount(value)}"
@@ -93,16 +93,17 @@ def _amount(value: float | None) -> str:
 
 
 def number(value: float) -> str:
+    """Whole numbers as they are, others with four digits."""
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _ratio(found: Found) -> str:
+def _ratio(found: ComparedFigure) -> str:
     if found.ratio is not None:
         return f"× {found.ratio:.3f}"
     return "-" if found.difference is None or any(found.doubtful) else f"{found.difference:+.4g}"
 
 
-def _interval(found: Found) -> str:
+def _interval(found: ComparedFigure) -> str:
     if found.low is None or found.high is None or found.level is None:
         return "-"
     bounds = (
@@ -114,7 +115,8 @@ def _interval(found: Found) -> str:
     return f"{bounds[0]} … {bounds[1]}{level}"
 
 
-def print_comparisons(comparisons: Sequence[Comparison], console: Console, everything: bool = False) -> None:
+def print_comparisons(comparisons: Sequence[SideComparison], console: Console, everything: bool = False) -> None:
+    """Prints a table for each pair of sides."""
     for comparison in comparisons:
         for reason in comparison.unlike:
             print_line(console, f"! not comparable, compared anyway: {reason}", "bold yellow")
@@ -131,11 +133,12 @@ def print_comparisons(comparisons: Sequence[Comparison], console: Console, every
             print_line(console, note, "yellow")
 
 
-def markdown(comparisons: Sequence[Comparison], everything: bool = False) -> str:
+def markdown(comparisons: Sequence[SideComparison], everything: bool = False) -> str:
+    """The comparisons as Markdown, for a pull request."""
     return "\n".join(line for comparison in comparisons for line in _markdown(comparison, everything))
 
 
-def _markdown(comparison: Comparison, everything: bool) -> Iterator[str]:
+def _markdown(comparison: SideComparison, everything: bool) -> Iterator[str]:
     yield f"### {escaped(title(comparison))}"
     yield ""
     for reason in comparison.unlike:
@@ -161,11 +164,12 @@ def escaped(text: str) -> str:
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~" else sign for sign in plain)
 
 
-def as_json(comparisons: Sequence[Comparison]) -> str:
+def as_json(comparisons: Sequence[SideComparison]) -> str:
+    """The comparisons as JSON, for programs."""
     return json.dumps([_json(comparison) for comparison in comparisons], indent=1) + "\n"
 
 
-def _json(comparison: Comparison) -> dict[str, Any]:
+def _json(comparison: SideComparison) -> dict[str, Any]:
     first, second = (
         {"study": str(side.study.out), "setup": side.setup, "runs": len(side.runs)}
         for side in (comparison.first, comparison.second)
@@ -183,16 +187,16 @@ def _json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _figure_json(found: Found) -> dict[str, Any]:
+def _figure_json(found: ComparedFigure) -> dict[str, Any]:
     return {
-        "figure": found.figure.name, "unit": found.figure.unit, "first": found.first, "second": found.second,
+        "figure": found.name, "unit": found.figure.unit, "first": found.first, "second": found.second,
         "ratio": found.ratio, "low": found.low, "high": found.high, "level": found.level, "p": found.p,
         "corrected_p": found.corrected_p, "doubtful": list(found.doubtful), "verdict": found.verdict, "why": found.why,
         "first_runs": list(found.runs[0]), "second_runs": list(found.runs[1]),
     }  # fmt: skip
 
 
-def write_picture(comparisons: Sequence[Comparison], path: Path) -> Path:
+def write_picture(comparisons: Sequence[SideComparison], path: Path) -> Path:
     """Ratios with their intervals, figure by figure; 1 is no difference."""
     import matplotlib
 
@@ -221,7 +225,7 @@ def write_picture(comparisons: Sequence[Comparison], path: Path) -> Path:
                 colour = COLOURS[4] if one.differs else COLOURS[0]
                 axes.plot([low, high], [place, place], color=colour, linewidth=2.4, solid_capstyle="round")
                 axes.plot([ratio], [place], "o", color=colour, markersize=6)
-            axes.set_yticks(range(len(found)), [one.figure.name for one in found])
+            axes.set_yticks(range(len(found)), [one.name for one in found])
             axes.set_ylim(len(found) - 0.5, -0.5)
             if not found:
                 axes.text(0.5, 0.5, "no ratio of any figure", transform=axes.transAxes, ha="center")

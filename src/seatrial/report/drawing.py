@@ -1,4 +1,4 @@
-"""What all pictures share: colours, the head with title and legend, and files that are the same to the byte.
+"""Shared by all pictures: colours, title and legend, and reproducible files.
 
 The same study gives the same bytes: no dates, matplotlib's own fonts and style.
 """
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from seatrial.record.files import atomic_write
 
 # Okabe and Ito: told apart by all kinds of colour vision; the marker says the same once more, for print.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442", "#999999")
@@ -27,10 +29,12 @@ _METADATA: dict[str, dict[str, None]] = {
 
 
 def colour(place: int) -> str:
+    """The colour of a set-up, by its place."""
     return COLOURS[place % len(COLOURS)]
 
 
 def short(name: str, most: int = 40) -> str:
+    """A name cut to a length."""
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -71,19 +75,16 @@ def head(
 
 
 def save(figure: Any, path: Path) -> Path:
+    """Writes a picture and returns its path."""
     kind = path.suffix[1:]
-    part = path.with_name(path.name + ".part")
-    try:
+    with atomic_write(path) as part:
         figure.savefig(part, format=kind, dpi=130, metadata=_METADATA[kind])
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 
 @contextmanager
 def our_style() -> Iterator[None]:
-    """Nothing of the user's matplotlibrc; a name in a script that the font lacks is a box, not a page of warnings."""
+    """Ignores the user's matplotlibrc, and warnings about characters that the font lacks."""
     from matplotlib import style
 
     with style.context(["default", STYLE], after_reset=True), warnings.catch_warnings():

@@ -11,8 +11,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import UNVERIFIED
+from seatrial.analysis.cells import as_text, varying
+from seatrial.analysis.trial_figures import Figures
+from seatrial.model.figures import COMPLETION, FIGURES, find
+from seatrial.record.trial_record import UNVERIFIED
 
 NOT_HELD = "simulated by a model that was never held against the real stack"
 
@@ -31,7 +33,7 @@ class Group:
 
     setup: str
     params: dict[str, str]  # only those that vary in the study
-    rows: tuple[fig.Figures, ...]
+    rows: tuple[Figures, ...]
 
     @property
     def completed(self) -> int:
@@ -39,7 +41,7 @@ class Group:
         return sum(ended_well(row) for row in self.rows)
 
     @property
-    def trusted(self) -> tuple[fig.Figures, ...]:
+    def trusted(self) -> tuple[Figures, ...]:
         """The repeats that count: the valid ones, or all where none is."""
         return tuple(row for row in self.rows if row["valid"]) or self.rows
 
@@ -50,42 +52,44 @@ class Group:
 
     @property
     def unverified(self) -> bool:
+        """Whether its figures come from a model that was never compared with the real stack."""
         return self.evidence == UNVERIFIED
 
     @property
     def doubtful(self) -> bool:
+        """Whether a repeat is not to be trusted."""
         return not all(row["valid"] for row in self.rows)
 
-    def over_repeats(self, figure: str) -> Spread | None:
-        """Of a figure that every repeat has."""
-        return spread([value for row in self.trusted if isinstance(value := row.get(figure), int | float)])
-
-    def if_all_completed(self, figure: str) -> Spread | None:
-        """Of a figure that would flatter a set-up which does not complete."""
-        return self.over_repeats(figure) if self.completed == len(self.rows) else None
+    def of(self, name: str) -> Spread | None:
+        """A figure over the repeats; None for one that would flatter a set-up that did not complete (`figures.COMPLETION`)."""
+        if COMPLETION in find(name).needs and self.completed < len(self.rows):
+            return None
+        return spread([value for row in self.trusted if isinstance(value := row.get(name), int | float)])
 
     def most(self, figure: str) -> int:
+        """The largest value of a count over the repeats."""
         return max(int(value) for row in self.rows if isinstance(value := row.get(figure), int | float))
 
 
-def ended_well(row: fig.Figures) -> bool:
+def ended_well(row: Figures) -> bool:
     """Everything completed; where nothing was to be submitted (only requests were sent), that the steps did."""
     return row["total_s"] is not None or (row["outcome"] == "completed" and not row["workloads"])
 
 
 def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and deviation; None without values."""
     if not values:
         return None
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
-def grouped(rows: Sequence[fig.Figures]) -> list[Group]:
+def grouped(rows: Sequence[Figures]) -> list[Group]:
     """Set-up by set-up, each in the order in which its trials come."""
-    columns = dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED and "(" not in name)
-    names = fig.varying((str(row["setup"]), {name: row.get(name) for name in columns}) for row in rows)
-    groups: dict[tuple[str, ...], list[fig.Figures]] = {}
+    columns = dict.fromkeys(name for row in rows for name in row if name not in FIGURES and "(" not in name)
+    names = varying((str(row["setup"]), {name: row.get(name) for name in columns}) for row in rows)
+    groups: dict[tuple[str, ...], list[Figures]] = {}
     for row in rows:
-        key = (str(row["setup"]), *(fig.as_text(row.get(name)) for name in names))
+        key = (str(row["setup"]), *(as_text(row.get(name)) for name in names))
         groups.setdefault(key, []).append(row)
     setups = list(dict.fromkeys(key[0] for key in groups))
     keys = sorted(groups, key=lambda key: setups.index(key[0]))

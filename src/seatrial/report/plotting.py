@@ -1,7 +1,7 @@
-"""`seatrial plot`: tables and one picture from whatever is there, while it still goes on or later.
+"""`seatrial plot`: tables and one picture of a study, finished or not.
 
-Workloads whose times cannot be are listed with the reason, and left out of the picture unless they are wanted; the tables have
-everything.
+Workloads with impossible times are listed with the reason and left out of the picture unless asked for; the tables have all
+workloads.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.analysis.directory import StudyRecord, TrialRecord, read_study
-from seatrial.analysis.impossible import impossible
-from seatrial.analysis.lifecycle import Lifecycle, Read, lifecycle
+from seatrial.analysis.impossible_times import impossible
+from seatrial.analysis.stage_times import Lifecycle
+from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import whole_file, write_tables
 from seatrial.record.layout import ERRORS
-from seatrial.report.pictures import write_steps
+from seatrial.record.trial_record import TrialRecord
+from seatrial.report.step_pictures import write_step_pictures
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Choice:
     skip_errors: bool = True
 
     def of(self, workloads: pl.DataFrame) -> pl.DataFrame:
+        """The workloads chosen from these."""
         if not self.head and not self.tail:
             return workloads
         if self.head + self.tail >= workloads.height:
@@ -44,6 +46,8 @@ class Choice:
 
 @dataclass
 class Plotted:
+    """What `seatrial plot` wrote, and what it has to say of it."""
+
     files: list[Path]
     errors: pl.DataFrame  # trial, workload, reason
     notes: list[str] = field(default_factory=list)
@@ -51,39 +55,40 @@ class Plotted:
 
 def plot(out: Path, which: str, kind: str, choice: Choice) -> Plotted:
     """Writes the tables, errors.csv and the picture, and says what was left out."""
-    study = read_study(out)
+    study = Study.open(out)
     errors, notes = errors_of(study, choice)
-    files = write_tables(out)
+    files = write_tables(study)
     with whole_file(out / ERRORS) as file:
         errors.write_csv(file)
-    drawn = write_steps(out, kind, [which], chooser(choice, errors), _said(study, choice, errors.height))
+    picked = with_workloads(study, choice, errors)
+    drawn = write_step_pictures(picked, kind, [which], _said(study, choice, errors.height))
     if not drawn:
         notes.append("nothing is drawn: no workload has been seen to reach anything yet")
     return Plotted([*files, out / ERRORS, *drawn], errors, [*notes, *study.notes])
 
 
-def errors_of(study: StudyRecord, choice: Choice) -> tuple[pl.DataFrame, list[str]]:
+def errors_of(study: Study, choice: Choice) -> tuple[pl.DataFrame, list[str]]:
     """The workloads among those chosen that have impossible times, and what is to be said of the choice."""
     tables = [pl.DataFrame(schema=dict.fromkeys(["trial", "workload", "reason"], pl.String))]
     notes: list[str] = []
     for trial in study.trials:
-        seen = lifecycle(trial)
+        seen = study.lifecycle(trial)
         notes += _beyond(choice, seen)
         chosen = pl.col("workload").is_in(choice.of(seen.workloads)["workload"].implode())
         tables.append(impossible(seen).filter(chosen).select(pl.lit(trial.name).alias("trial"), "workload", "reason"))
     return pl.concat(tables), notes
 
 
-def chooser(choice: Choice, errors: pl.DataFrame) -> Read:
-    """Of a trial the workloads that are to be drawn."""
+def with_workloads(study: Study, choice: Choice, errors: pl.DataFrame) -> Study:
+    """The study with only the chosen workloads."""
     wrong = dict(errors.group_by("trial").agg("workload").iter_rows()) if choice.skip_errors else {}
 
     def read(trial: TrialRecord) -> Lifecycle:
-        seen = lifecycle(trial)
+        seen = study.lifecycle(trial)
         right = ~pl.col("workload").is_in(wrong.get(trial.name, []))
         return dataclasses.replace(seen, workloads=choice.of(seen.workloads).filter(right))
 
-    return read
+    return dataclasses.replace(study, lifecycle=read)
 
 
 def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:
@@ -93,7 +98,7 @@ def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:
     return list(counts.sort("count", descending=True, maintain_order=True).iter_rows())
 
 
-def _said(study: StudyRecord, choice: Choice, errors: int) -> list[str]:
+def _said(study: Study, choice: Choice, errors: int) -> list[str]:
     """In the picture: what was picked, and how well its times are known."""
     largest = max((int(trial.document.get("submitted") or 0) for trial in study.trials), default=0)
     cut = (choice.head or choice.tail) and (not largest or choice.head + choice.tail < largest)

@@ -18,16 +18,16 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from seatrial.analysis.comparing import compare
-from seatrial.analysis.directory import COMPLETE, RUNNING, SUBMITTED, TRIAL, StudyRecord, read_study
-from seatrial.analysis.tables import summary_rows
+from seatrial.analysis.studies import COMPLETE, Study
 from seatrial.model.errors import SeatrialError, UsageProblem
-from seatrial.record.layout import STUDY, TRIALS
-from seatrial.report import comparisons as told
-from seatrial.report.columns import decimals_for
+from seatrial.record.layout import STUDY, SUBMITTED, TRIAL, TRIALS
+from seatrial.record.trial_record import RUNNING
+from seatrial.report import comparisons
 from seatrial.report.grouping import grouped
 from seatrial.report.page.comparison import body
+from seatrial.report.page.html_page import stylesheet
 from seatrial.report.page.markup import Html, Inside, escaped, join, tag
-from seatrial.report.page.writing import stylesheet
+from seatrial.report.text_tables import decimals_for
 
 HOST = "127.0.0.1"
 DEEPEST = 3  # folders below the directory in which studies are looked for
@@ -48,7 +48,7 @@ img { max-width: 100%; background: #fff; border-radius: 8px; }
 
 
 @dataclass(frozen=True)
-class Progress:
+class StudyProgress:
     """How far a study is: trials that are over of those planned, and the workloads of those that run."""
 
     state: str  # running, complete, interrupted, killed, cut off
@@ -64,7 +64,7 @@ class Listed:
     """A study in the list, or why it cannot be read."""
 
     path: str  # below the directory, with /
-    study: StudyRecord | None
+    study: Study | None
     problem: str = ""
 
     @property
@@ -82,7 +82,7 @@ def studies(root: Path) -> Iterator[Listed]:
     for folder in found:
         path = folder.relative_to(root).as_posix()
         try:
-            yield Listed(path, read_study(folder))
+            yield Listed(path, Study.open(folder))
         except SeatrialError as error:
             yield Listed(path, None, error.message)
 
@@ -99,23 +99,23 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _below(one, depth - 1)
 
 
-def progress(study: StudyRecord) -> Progress:
+def progress(study: Study) -> StudyProgress:
     """From the files alone: a trial that is over says so in its trial.json, one that runs appends what it submits."""
     planned = [str(name) for name in study.document.get("trials", ())]
     running = [trial for trial in study.trials if trial.cut_off]
     over = len(study.trials) - len(running)
     if study.state != RUNNING:
         state = "cut off" if running and study.state == COMPLETE else study.state
-        return Progress(state, over, len(planned), damaged=sum(bool(trial.damage) for trial in study.trials))
+        return StudyProgress(state, over, len(planned), damaged=sum(bool(trial.damage) for trial in study.trials))
     submitted = of = 0
     for trial in running:
         path = trial.directory / SUBMITTED
         submitted += path.read_bytes().count(b"\n") if path.is_file() else 0
         of += sum(int(phase.get("count") or 0) for phase in trial.phases.values())
-    return Progress(study.state, over, len(planned), submitted, of)
+    return StudyProgress(study.state, over, len(planned), submitted, of)
 
 
-class Server(ThreadingHTTPServer):
+class StudyServer(ThreadingHTTPServer):
     """Serves the studies below `root`; `url` says where."""
 
     daemon_threads = True
@@ -131,6 +131,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
+        """The address of the page."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
 
@@ -139,12 +140,13 @@ class _NotThere(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    server: StudyServer
     server_version = "seatrial"
     sys_version = ""
     timeout = 30  # a client that says nothing holds no thread for longer
 
     def do_GET(self) -> None:
+        """Answers a request of the browser."""
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._send(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 and localhost only\n", "text/plain", "")
@@ -291,7 +293,7 @@ def _when(started: str) -> str:
         return ""
 
 
-def _shown(far: Progress) -> Html:
+def _shown(far: StudyProgress) -> Html:
     over = f"{far.over} of {far.planned} trials" + (f", {far.damaged} damaged" if far.damaged else "")
     if far.state != "running":
         return escaped(over if far.state == "complete" else f"{far.state}, {over}")
@@ -301,7 +303,7 @@ def _shown(far: Progress) -> Html:
 
 
 def _study(root: Path, folder: Path) -> tuple[Html, bool]:
-    study = read_study(folder)
+    study = Study.open(folder)
     far = progress(study)
     path = folder.relative_to(root).as_posix()
     names = sorted(one.name for one in folder.iterdir() if one.is_file() and one.suffix in TYPES and one.name != STUDY)
@@ -313,17 +315,17 @@ def _study(root: Path, folder: Path) -> tuple[Html, bool]:
         tag("p", f"{study.name} on {study.on}: ", _shown(far), class_="headline"),
         tag("div", tag("ul", notes), class_="warning") if notes and far.state != "running" else None,
         report,
-        _figures(folder) if study.trials else None,
+        _figures(study) if study.trials else None,
         tag("p", links, class_="quiet"),
         pictures,
     ), far.state == "running"
 
 
-def _figures(folder: Path) -> Html:
+def _figures(study: Study) -> Html:
     """The summary in short; report.html has the rest."""
-    groups = grouped(summary_rows(folder))
+    groups = grouped(study.rows)
     heads = ["set-up", *groups[0].params, "workloads", "completed", "total_s", "p50_s", "p99_s"]
-    spreads = {name: [group.if_all_completed(name) for group in groups] for name in heads[-3:]}
+    spreads = {name: [group.of(name) for group in groups] for name in heads[-3:]}
     rows = []
     for place, group in enumerate(groups):
         cells = [group.setup, *group.params.values(), str(group.most("workloads"))]
@@ -342,10 +344,10 @@ def _compared(root: Path, query: dict[str, list[str]]) -> Html:
         raise UsageProblem("two studies are needed for a comparison", "tick two in the list")
     outs = [_folder(root, [part for part in path.split("/") if part != "."]) for path in paths]
     try:
-        found = compare(outs, anyway=bool(query.get("anyway")))
+        found = compare([Study.open(out) for out in outs], anyway=bool(query.get("anyway")))
     except UsageProblem as problem:
         more = "".join(f"&study={quote(path, safe='')}" for path in paths)
         anyway = tag("p", tag("a", "Compare them anyway", href=f"/compare?anyway=1{more}"))
         is_refusal = problem.message.startswith("not comparable")
         return join([tag("p", line) for line in problem.lines()], anyway if is_refusal else None)
-    return join([tag("section", tag("h2", told.title(one)), body(one)) for one in found])
+    return join([tag("section", tag("h2", comparisons.title(one)), body(one)) for one in found])

@@ -1,7 +1,7 @@
-"""What the pictures show: per lifecycle step and set-up, how long the step took and when the workload was submitted.
+"""Data of the step pictures: per lifecycle step and set-up, when a workload was submitted and how long the step took.
 
-`general` has the few steps everyone understands and measures each from the last of those few; `detailed` has all that
-the stacks have. Trials of one set-up are pooled; one that is not to be trusted is left out as long as there are others.
+`general` has the steps that every stack has, each measured from the one before it; `detailed` has all steps of the stacks.
+Trials of a set-up are pooled; trials that cannot be trusted are left out where there are others.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis.directory import StudyRecord, TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle, Read, deltas, lifecycle, order_of
-from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
+from seatrial.analysis.stage_times import Lifecycle, deltas, order_of
+from seatrial.analysis.studies import Study
+from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED, Stage
+from seatrial.record.trial_record import TrialRecord
 
 Seconds = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -31,6 +32,7 @@ class Points:
     took: list[Seconds] = field(default_factory=list)
 
     def joined(self) -> tuple[Seconds, Seconds]:
+        """All submissions and all times, in one array each."""
         return np.concatenate(self.submitted), np.concatenate(self.took)
 
 
@@ -39,6 +41,7 @@ class Step:
     """One row of a picture."""
 
     stage: str
+    title: str  # what the time was spent on
     about: str
     since: list[str] = field(default_factory=list)  # the stages it is measured from; set-ups may differ
     points: dict[str, Points] = field(default_factory=dict)  # by set-up
@@ -56,17 +59,17 @@ class StepTimes:
     left_out: int  # trials that are not to be trusted
 
 
-def step_times(study: StudyRecord, read: Read = lifecycle) -> dict[str, StepTimes]:
+def step_times(study: Study) -> dict[str, StepTimes]:
     """Both pictures' data in one pass over the trials, one trial in memory at a time."""
     trials = study.trusted
     order = _detailed(order_of(study.trials), trials)
     stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
-    steps = {kind: {name: Step(name, _about(trials, name)) for name in stages[kind][1:]} for kind in KINDS}
+    steps = {kind: {name: _step(trials, name) for name in stages[kind][1:]} for kind in KINDS}
     for kind in KINDS:
-        steps[kind][WHOLE] = Step(WHOLE, "from submitted to completed", [SUBMITTED.name])
+        steps[kind][WHOLE] = Step(WHOLE, WHOLE, "from submitted to completed", [SUBMITTED.name])
     workloads = 0
     for trial in trials:
-        seen = read(trial)
+        seen = study.lifecycle(trial)
         workloads += seen.workloads.height
         for kind in KINDS:
             _add(steps[kind], seen, stages[kind])
@@ -125,5 +128,6 @@ def _detailed(order: Sequence[str], trials: Sequence[TrialRecord]) -> list[str]:
     return [name for name in order if "all" in named or not named or name in named | _general(trials)]
 
 
-def _about(trials: Sequence[TrialRecord], name: str) -> str:
-    return next((stage.about for trial in trials for stage in trial.stages if stage.name == name), "")
+def _step(trials: Sequence[TrialRecord], name: str) -> Step:
+    stage = next((stage for trial in trials for stage in trial.stages if stage.name == name), Stage(name, "", ""))
+    return Step(name, stage.step, f"until {stage.about}" if stage.about else "")

@@ -6,40 +6,28 @@ What does not fit goes to the line above the table (the date) or below it (why s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import (
-    CUT_OFF,
-    DAMAGED,
-    REAL,
-    UNVERIFIED,
-    VERIFIED,
-    StudyRecord,
-    TrialRecord,
-    read_study,
-)
-from seatrial.analysis.tables import size_table, summary_rows
-from seatrial.report.answers import answers, with_answers
-from seatrial.report.columns import Column, decimals_for, print_columns, width
-from seatrial.report.details import print_findings, print_sizes, since_first
+from seatrial.analysis.studies import Study
+from seatrial.analysis.tables import size_table
+from seatrial.analysis.trial_figures import Figures
+from seatrial.model.figures import FIGURES, LEFT_OUT_FIRST, ON_TERMINAL, RATE, RATIO, TIME, Figure
+from seatrial.record.trial_record import CUT_OFF, DAMAGED, REAL, UNVERIFIED, VERIFIED, TrialRecord
+from seatrial.report.answer_figures import answers, with_answers
 from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_HELD, Group, Spread, grouped
-from seatrial.report.load import print_load
-from seatrial.report.printing import print_line
+from seatrial.report.request_tables import print_load
+from seatrial.report.summary_details import print_findings, print_sizes, since_first
+from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line, width
 
 NOTES_SHOWN = 8
-LEAST = ("created\n/s", "\np50", "cpu\nused", "dispatched\n/s", "\np95")  # first left out on a narrow terminal
-SUMMARISED = {"total_s", "creation_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s"}
 AS = {REAL: "real", VERIFIED: "model", UNVERIFIED: "model?"}
 
 
-def summary_table(out: Path, console: Console) -> None:
-    """Prints the summary of the study in `out`."""
-    study = read_study(out)
-    rows = with_answers(study, summary_rows(out))
+def summary_table(study: Study, console: Console) -> None:
+    """Prints the summary of the study."""
+    rows = with_answers(study)
     if not rows:
         print_line(console, f"{study.name} on {study.on}: no trial was begun")
         for note in study.notes[:NOTES_SHOWN]:
@@ -63,13 +51,14 @@ def summary_table(out: Path, console: Console) -> None:
     _explain(console, study, rows, groups)
     print_findings(console, study, rows)
     print_load(console, study)
-    print_sizes(console, size_table(out), plus_minus)
+    print_sizes(console, size_table(study), plus_minus)
 
 
-def _print_answer(console: Console, study: StudyRecord, groups: Sequence[Group]) -> None:
+def _print_answer(console: Console, study: Study, groups: Sequence[Group]) -> None:
     """The figures that the scenario names as its answer, but for those that are columns of the summary anyway."""
     found = answers(study, groups)
-    if not found.keys() - (SUMMARISED if any(group.most("workloads") for group in groups) else ()):
+    shown = {"total_s", *(name for name in ON_TERMINAL if FIGURES[name].kind != RATIO)}  # ratios are not always there
+    if not found.keys() - (shown if any(group.most("workloads") for group in groups) else ()):
         return
     columns = [Column("set-up", [group.setup for group in groups], left=True)]
     columns += [Column(name, [group.params[name] for group in groups]) for name in groups[0].params]
@@ -83,14 +72,14 @@ def _print_answer(console: Console, study: StudyRecord, groups: Sequence[Group])
 def _fitting(console: Console, columns: Sequence[Column]) -> list[Column]:
     """On a narrow terminal without what can best be missed there; summary.csv has it."""
     shown = list(columns)
-    for heading in LEAST:
+    for heading in (_heading(FIGURES[name]) for name in LEFT_OUT_FIRST):
         if not console.is_terminal or width(console, shown, 1) <= console.width:
             break
         shown = [column for column in shown if column.heading != heading]
     return shown
 
 
-def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> list[Column]:
+def _columns(study: Study, groups: Sequence[Group], plus_minus: str) -> list[Column]:
     dates = {trial.name: _date(trial) for trial in study.trials}
     columns = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
     columns.append(Column("\nset-up", [group.setup for group in groups], left=True))
@@ -101,21 +90,25 @@ def _columns(study: StudyRecord, groups: Sequence[Group], plus_minus: str) -> li
             columns.append(Column(f"\n{name}", values))
     columns.append(Column("\njobs", [str(group.most("workloads")) for group in groups]))
     columns.append(Column("\npods", [str(group.most("pods")) for group in groups]))
-    columns.append(Column("total\ntime", _totals(groups, plus_minus)))
+    columns.append(Column(_heading(FIGURES["total_s"]), _totals(groups, plus_minus)))
     columns.append(Column("\ndone", [f"{group.completed} of {len(group.rows)}" for group in groups]))
-    columns.append(Column("created\n/s", _means([group.over_repeats("creation_per_s") for group in groups])))
-    columns.append(Column("dispatched\n/s", _means([group.over_repeats("dispatch_per_s") for group in groups])))
-    for name, heading in (("cpu_util", "cpu\nused"), ("gpu_util", "gpu\nused")):
-        used = [group.over_repeats(name) for group in groups]
-        if any(of is not None and of.mean for of in (group.over_repeats("gpu_util") for group in groups)):
-            columns.append(Column(heading, ["-" if of is None else f"{of.mean:.0%}" for of in used]))
-    for percent in (50, 95, 99):
-        columns.append(Column(f"\np{percent}", _times([group.if_all_completed(f"p{percent}_s") for group in groups])))
+    gpus = any(of is not None and of.mean for of in (group.of("gpu_util") for group in groups))
+    for figure in (FIGURES[name] for name in ON_TERMINAL):
+        if figure.kind != RATIO or gpus:
+            columns.append(Column(_heading(figure), _cells(figure, [group.of(figure.name) for group in groups])))
     return columns
 
 
+def _heading(figure: Figure) -> str:
+    """On two lines, without the unit of times: a line above the table says it."""
+    if figure.kind == RATE:
+        return f"{figure.heading}\n{figure.unit}"
+    first, _, last = figure.heading.rpartition(" ")
+    return f"{first}\n{last}"
+
+
 def _totals(groups: Sequence[Group], plus_minus: str) -> list[str]:
-    totals = [group.if_all_completed("total_s") for group in groups]
+    totals = [group.of("total_s") for group in groups]
     decimals = decimals_for([total.mean for total in totals if total])
     cells: list[str] = []
     for group, total in zip(groups, totals, strict=True):
@@ -124,27 +117,26 @@ def _totals(groups: Sequence[Group], plus_minus: str) -> list[str]:
     return cells
 
 
-def _means(figures: Sequence[Spread | None]) -> list[str]:
-    decimals = decimals_for([figure.mean for figure in figures if figure])
-    return ["-" if figure is None else f"{figure.mean:.{decimals}f}" for figure in figures]
-
-
-def _times(figures: Sequence[Spread | None]) -> list[str]:
-    decimals = decimals_for([figure.mean for figure in figures if figure])
-    return ["-" if figure is None else clock(figure.mean, decimals) for figure in figures]
+def _cells(figure: Figure, spreads: Sequence[Spread | None]) -> list[str]:
+    decimals = decimals_for([spread.mean for spread in spreads if spread])
+    if figure.kind == RATIO:
+        return ["-" if spread is None else f"{spread.mean:.0%}" for spread in spreads]
+    if figure.kind == TIME:
+        return ["-" if spread is None else clock(spread.mean, decimals) for spread in spreads]
+    return ["-" if spread is None else f"{spread.mean:.{decimals}f}" for spread in spreads]
 
 
 def _date(trial: TrialRecord) -> str:
     return str((trial.document.get("run") or {}).get("started", ""))[:10]
 
 
-def _title(study: StudyRecord, rows: Sequence[fig.Figures], date: str) -> str:
+def _title(study: Study, rows: Sequence[Figures], date: str) -> str:
     repeats = len({row["repeat"] for row in rows})
     over = f"mean and standard deviation over {repeats} repeats" if repeats > 1 else "one repeat"
     return ", ".join(part for part in (f"{study.name} on {study.on}", date, over) if part)
 
 
-def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], groups: Sequence[Group]) -> None:
+def _explain(console: Console, study: Study, rows: Sequence[Figures], groups: Sequence[Group]) -> None:
     """Below the table: what did not complete, what is not to be trusted, what is missing."""
     trials = {trial.name: trial for trial in study.trials}
     notes = [note for note in study.notes if note != study.unfinished]
@@ -169,7 +161,7 @@ def _explain(console: Console, study: StudyRecord, rows: Sequence[fig.Figures], 
         print_line(console, f"and {more} more like these: see outcome and valid in summary.csv", "yellow")
 
 
-def _why(trial: TrialRecord, row: fig.Figures) -> tuple[str, str]:
+def _why(trial: TrialRecord, row: Figures) -> tuple[str, str]:
     """When and why it did not complete: the diagnosis of a clog, else the detail."""
     clog = trial.document.get("clog") or {}
     if row["outcome"] == "clogged" and clog.get("kind"):

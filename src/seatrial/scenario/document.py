@@ -1,7 +1,7 @@
-"""A scenario as it was written: the way in from a file, and from the document that a `study.json` holds.
+"""A scenario as it was written, read from a file or from the document in a `study.json`.
 
-Reading stops at what cannot be read at all. Everything else that is wrong is found by `expand`, because only there it
-is known which stacks there are and what `--set` makes of the params; so a user sees all mistakes in one go.
+Reading stops only at what cannot be read at all. All other mistakes are found by `expand`, which knows the stacks and the values of
+`--set`, so that they are reported together.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+import seatrial
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.plan import Scalar
-from seatrial.scenario import reading
+from seatrial.scenario import yaml_reader
+from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.params import Values, overridden, values_of
-from seatrial.scenario.places import Source
-from seatrial.scenario.shipped import find
+from seatrial.scenario.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Scenario:
 
     @property
     def document(self) -> dict[str, Any]:
+        """The content of the file as plain data."""
         return self.source.data
 
     @property
@@ -42,39 +44,80 @@ class Scenario:
         return self.source.file
 
 
+class Shipped(NamedTuple):
+    """A scenario that comes with seatrial."""
+
+    name: str
+    about: str
+    path: Path
+
+
+def shipped() -> list[Shipped]:
+    """All scenarios that come with seatrial."""
+    return [Shipped(name, read(path).about, path) for name, path in shipped_files().items()]
+
+
+def shipped_files() -> dict[str, Path]:
+    """Name → file, in the installed package or at the root of the checkout. Names are those of files: a look-up reads none."""
+    package = Path(seatrial.__file__).parent
+    installed = package / "shipped"
+    folder = installed if installed.is_dir() else package.parent.parent / "scenarios"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find(where: str | Path) -> Path:
+    """A file as given, else the scenario of that name that comes with seatrial.
+
+    A directory of the same name (the output of the last run, most likely) does not hide it.
+    """
+    path = Path(where)
+    known = shipped_files()
+    try:
+        if path.exists() and not (path.is_dir() and str(where) in known):
+            return path
+    except OSError as error:
+        raise _unreadable(str(where), error) from None
+    if str(where) in known:
+        return known[str(where)]
+    remedy = remedy_for(path.stem, known)
+    raise UsageProblem(f"{where}: no such file, and no scenario of that name comes with seatrial", remedy)
+
+
+def _unreadable(file: str, error: OSError) -> UsageProblem:
+    return UsageProblem(f"{file}: {(error.strerror or str(error)).lower()}", "name a file that you can read")
+
+
 def read(where: str | Path) -> Scenario:
     """The scenario in a file, or one that comes with seatrial, by its name."""
     path = find(where)
-    file = str(where) if path == Path(where) else path.name  # found by name: where it is installed is nobody's concern
+    file = str(where) if path == Path(where) else path.name  # found by name: its directory says nothing
     try:
         with path.open("rb") as stream:
-            raw = stream.read(reading.LARGEST_FILE + 1)
+            raw = stream.read(yaml_reader.LARGEST_FILE + 1)
     except IsADirectoryError:
         problem = Mistake(file, 0, 0, "is a directory", "name a scenario file in it")
         raise ScenarioProblem([problem]) from None
     except OSError as error:
-        raise UsageProblem(
-            f"{file}: {(error.strerror or str(error)).lower()}", "name a file that you can read"
-        ) from None
-    return from_text(reading.decode(raw, file), file)
+        raise _unreadable(file, error) from None
+    return from_text(yaml_reader.decode(raw, file), file)
 
 
 def from_text(text: str, file: str) -> Scenario:
-    """The scenario in a text; `file` is what its mistakes say."""
-    return _scenario(reading.parse(text, file), text)
+    """The scenario in a text; `file` is the name that mistakes give."""
+    return _scenario(yaml_reader.parse(text, file), text)
 
 
 def from_document(document: Mapping[str, Any], origin: str) -> Scenario:
-    """The scenario that `Scenario.document` was of; mistakes name `origin` and the path in the document."""
+    """The scenario of a `Scenario.document`; mistakes give `origin` and the path in the document."""
     return _scenario(Source(origin, dict(document)))
 
 
 def node_list(where: Path) -> Scenario | None:
-    """A file that is only a list of node groups, as a scenario that does nothing with them; None if it is no list."""
+    """A file that is only a list of node groups, as a scenario that does nothing with them; None if it is not a list."""
     try:
         groups = yaml.safe_load(where.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None  # `read` says what is wrong with it
+        return None  # `read` reports it
     if not isinstance(groups, list):
         return None
     nothing = {"name": "nodes", "stacks": ["default"], "steps": [{"pause": "1s"}]}

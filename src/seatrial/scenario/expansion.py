@@ -1,59 +1,46 @@
-"""From a scenario to its trials: every repeat of every choice of params in every set-up.
+"""From a scenario to its trials: every repeat of every combination of params in every set-up.
 
-The repeat is outermost and the set-up innermost: a study that is interrupted has compared all set-ups on what it did.
+The repeat is outermost and the set-up innermost: an interrupted study has compared all set-ups on what it did.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model import settings as table
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem, cut
-from seatrial.model.plan import Client, Expectation, NodeGroup, Part, Scalar, Setup, Step, Trial
-from seatrial.scenario import checking, params, settings
-from seatrial.scenario.building import StepBuilder, expectations, node_groups
-from seatrial.scenario.building_requests import delay, flow_objects
+from seatrial.model.plan import ClientSettings, NodeGroup, Scalar, Setup, Trial
+from seatrial.scenario import params, scenario_settings, validation
+from seatrial.scenario.actions import plan_steps
+from seatrial.scenario.actions.expect import expectations
 from seatrial.scenario.document import Scenario, override
 from seatrial.scenario.nearest import remedy_for
-from seatrial.scenario.places import Path, Source
-from seatrial.scenario.schema import LARGEST_SEED, ClientPart, ComponentPart, ScenarioPart, SettingsPart
-from seatrial.scenario.settings import Stacks
+from seatrial.scenario.node_groups import node_groups
+from seatrial.scenario.scenario_settings import Stacks
+from seatrial.scenario.schema import LARGEST_SEED, ScenarioFields
+from seatrial.scenario.setups import ClientFields, SettingsFields, SetupFields
+from seatrial.scenario.source import KeyPath, Source
 
 MOST_TRIALS = 10_000
-MOST_MISTAKES = 50  # then it is one mistake many times
+MOST_MISTAKES = 50  # more are one mistake many times
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What the command line picks: some of the set-ups, or stacks on the fake nodes whatever the scenario lists."""
+class _Context:
+    """What `expand` was called with, beside the scenario."""
 
-    setups: tuple[str, ...] = ()
-    stacks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A trial but for repeat and number. `params` are the scenario's with the set-up's own in place."""
-
-    setup: Setup
-    params: Mapping[str, Scalar]
-    steps: tuple[Step, ...]
-    expect: tuple[Expectation, ...]
-    namespaces: int = 0
-    answer: tuple[str, ...] = ()
+    on: str
+    stacks: Stacks
+    stages: Sequence[str]
+    nodes: tuple[NodeGroup, ...]
+    pick_setups: Sequence[str]
+    pick_stacks: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The trials of one choice of params."""
-
-    repeat: int
-    seed: int
-    runs: tuple[Run, ...]
+_Variant = tuple[int, list[Trial]]  # how often, and the trials of one combination of params, but for repeat and number
 
 
 def expand(
@@ -69,65 +56,53 @@ def expand(
     seed: int | None = None,
     nodes: tuple[NodeGroup, ...] = (),
 ) -> list[Trial]:
-    """All trials, numbered from 1. ScenarioProblem has everything that is wrong in it, UsageProblem is the command's.
+    """All trials, numbered from 1. ScenarioProblem holds all mistakes of the scenario, UsageProblem one of the command.
 
-    `stacks` is every stack there is with its own settings, `stages` what workloads pass in any of them beside the standard stages;
-    `nodes`, if there are any, stand in for the scenario's fake ones.
+    `stacks`: every stack with its own settings. `stages`: those of all stacks, beside the standard ones. `nodes`, if any, replace
+    the scenario's fake ones. `pick_setups`: only these set-ups; `pick_stacks`: these stacks on the fake nodes, whatever the
+    scenario lists.
     """
-    choice = _choice(pick_setups, pick_stacks, stacks)
+    _check_options(pick_setups, pick_stacks, stacks, repeat, seed)
+    scenario = override(scenario, sets or {})
+    _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
+    picked = [tuple(dict.fromkeys(names or ())) for names in (pick_setups, pick_stacks)]
+    variants = _variants(scenario, _Context(on, stacks, stages, nodes, *picked))
+    variants = [(repeat or repeats, planned) for repeats, planned in variants]
+    _refuse_too_many(scenario, sum(repeats * len(planned) for repeats, planned in variants))
+    own = _own_params(scenario)
+    _refuse_without_effect(sets or {}, {trial.setup.name for _, planned in variants for trial in planned}, own)
+    varies = tuple(name for name, values in scenario.params.items() if len(values) > 1)
+    of_setups = tuple(dict.fromkeys(name for names in own.values() for name in names))
+    trials: list[Trial] = []
+    for number in range(1, max(repeats for repeats, _ in variants) + 1):
+        for repeats, planned in variants:
+            for trial in planned if number <= repeats else ():
+                used = trial.seed if seed is None else seed
+                changes = {
+                    "number": len(trials) + 1,
+                    "repeat": number,
+                    "seed": used,
+                    "varies": varies,
+                    "own": of_setups,
+                }
+                trials.append(dataclasses.replace(trial, **changes))  # type: ignore[arg-type]
+    return trials
+
+
+def _check_options(
+    setups: Sequence[str] | None, stacks: Sequence[str] | None, known: Stacks, repeat: int | None, seed: int | None
+) -> None:
+    if setups and stacks:
+        raise UsageProblem("--setup and --stack do not go together", "give one of them")
+    for stack in stacks or ():
+        if stack not in known:
+            raise UsageProblem(f"--stack {cut(stack)}: no such stack", remedy_for(stack, known))
     if repeat is not None and repeat < 1:
         raise UsageProblem(f"--repeat {repeat} is less than 1", "write 1 or more")
     if seed is not None and seed < 0:
         raise UsageProblem(f"--seed {seed} is less than 0", "write 0 or more")
     if seed is not None and seed > LARGEST_SEED:
         raise UsageProblem(f"--seed {cut(str(seed))} is more than {LARGEST_SEED}", f"write {LARGEST_SEED} or less")
-    scenario = override(scenario, sets or {})
-    _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
-    plans = _plans(scenario, stacks, stages, choice, nodes)
-    repeats = [repeat or plan.repeat for plan in plans]
-    _refuse_too_many(scenario, sum(n * len(plan.runs) for n, plan in zip(repeats, plans, strict=True)))
-    own = _own_params(scenario)
-    _refuse_without_effect(sets or {}, plans, own)
-    varies = tuple(name for name, values in scenario.params.items() if len(values) > 1)
-    trials: list[Trial] = []
-    for number in range(1, max(repeats) + 1):
-        for plan, most in zip(plans, repeats, strict=True):
-            used = plan.seed if seed is None else seed
-            for run in plan.runs if number <= most else ():
-                trials.append(
-                    Trial(
-                        len(trials) + 1, scenario.name, on, run.setup, run.params, number, used, run.steps, run.expect,
-                        varies, own=tuple(dict.fromkeys(name for names in own.values() for name in names)),
-                        namespaces=run.namespaces, answer=run.answer,
-                    )
-                )  # fmt: skip
-    return trials
-
-
-def _own_params(scenario: Scenario) -> dict[str, list[str]]:
-    """Set-up → the params that it has values of its own for. The scenario is known to be sound."""
-    setups = scenario.document.get("setups") or {}
-    return {name: list(setup["params"]) for name, setup in setups.items() if setup.get("params")}
-
-
-def _refuse_without_effect(sets: Mapping[str, object], plans: Sequence[Plan], own: Mapping[str, Sequence[str]]) -> None:
-    """A `--set` that every set-up overrules would be passed over in silence."""
-    setups = {run.setup.name for plan in plans for run in plan.runs}
-    for name in sets:
-        if all(name in own.get(setup, ()) for setup in setups):
-            raise UsageProblem(
-                f"--set {name} has no effect: every set-up that is run has a value of its own for it",
-                "pick others with --setup or --stack, or leave it out",
-            )
-
-
-def _choice(setups: Sequence[str] | None, stacks: Sequence[str] | None, known: Stacks) -> Choice:
-    if setups and stacks:
-        raise UsageProblem("--setup and --stack do not go together", "give one of them")
-    for stack in stacks or ():
-        if stack not in known:
-            raise UsageProblem(f"--stack {cut(stack)}: no such stack", remedy_for(stack, known))
-    return Choice(tuple(dict.fromkeys(setups or ())), tuple(dict.fromkeys(stacks or ())))
 
 
 def _refuse_too_many(scenario: Scenario, count: int) -> None:
@@ -137,177 +112,178 @@ def _refuse_too_many(scenario: Scenario, count: int) -> None:
         raise ScenarioProblem([scenario.source.mistake(("params",), what, remedy)])
 
 
-def _plans(
-    scenario: Scenario, stacks: Stacks, stages: Sequence[str], choice: Choice, nodes: tuple[NodeGroup, ...]
-) -> list[Plan]:
-    """One per choice of params. The mistakes of all are collected: a value may be wrong in the second only."""
+def _own_params(scenario: Scenario) -> dict[str, list[str]]:
+    """Set-up → the params that it has values of its own for. The scenario is valid."""
+    setups = scenario.document.get("setups") or {}
+    return {name: list(setup["params"]) for name, setup in setups.items() if setup.get("params")}
+
+
+def _refuse_without_effect(sets: Iterable[str], setups: Iterable[str], own: Mapping[str, Sequence[str]]) -> None:
+    """A `--set` that every set-up overrides would be ignored silently."""
+    for name in sets:
+        if all(name in own.get(setup, ()) for setup in setups):
+            raise UsageProblem(
+                f"--set {name} has no effect: every set-up that is run has a value of its own for it",
+                "pick others with --setup or --stack, or omit it",
+            )
+
+
+def _variants(scenario: Scenario, context: _Context) -> list[_Variant]:
+    """One per combination of params. The mistakes of all are collected: a value may be wrong only in the second."""
     source = scenario.source
     mistakes = dict.fromkeys([*source.mistakes, *params.check(source, scenario.params)])
-    plans: list[Plan] = []
+    variants: list[_Variant] = []
     planned: set[str] = set()
     for values in params.combinations(scenario.params):
-        planning, found = _planning(source, stacks, stages, values, nodes)
-        if planning is not None:
-            runs = []
-            for setup in planning.chosen(choice):
-                run, wrong = _run(planning, setup)
+        filled, found = _fill(scenario, context, values)
+        if filled is not None:
+            trials = []
+            for setup in filled.chosen():
+                trial, wrong = _plan_trial(filled, setup)
                 found += wrong
-                if run is not None and str(same := (setup.name, dict(run.params))) not in planned:
+                if trial is not None and str(same := (setup.name, dict(trial.params))) not in planned:
                     planned.add(str(same))  # params that differ only where the set-up has its own make no second trial
-                    runs.append(run)
-            plans.append(Plan(planning.part.repeat, planning.part.seed, tuple(runs)))
+                    trials.append(trial)
+            variants.append((filled.fields.repeat, trials))
         mistakes.update(dict.fromkeys(found))
         if len(mistakes) > MOST_MISTAKES:
             break
     if mistakes:
         raise ScenarioProblem(sorted(mistakes, key=lambda mistake: (mistake.line, mistake.column)))
-    return plans
+    return variants
 
 
-def _planning(
-    source: Source, stacks: Stacks, stages: Sequence[str], values: Mapping[str, Scalar], nodes: tuple[NodeGroup, ...]
-) -> tuple[_Planning | None, list[Mistake]]:
-    part, data, found = checking.check(source, values, stacks, stages)
-    found += settings.check(source, data, stacks)
-    if part is None or found:
+def _fill(
+    scenario: Scenario, context: _Context, values: Mapping[str, Scalar]
+) -> tuple[_FilledScenario | None, list[Mistake]]:
+    fields, data, found = validation.check(scenario.source, values, context.stacks, context.stages)
+    found += scenario_settings.check(scenario.source, data, context.stacks)
+    if fields is None or found:
         return None, found
-    planning = _Planning(source, part, stacks, stages, values, nodes)
-    return planning, planning.mistakes
+    filled = _FilledScenario(scenario, fields, context, values)
+    return filled, filled.mistakes
 
 
-def _run(planning: _Planning, setup: Setup) -> tuple[Run | None, list[Mistake]]:
-    """The trial of a set-up. With params of its own all of the scenario is read once more, with them filled in."""
-    own = planning.own(setup.name)
+def _plan_trial(filled: _FilledScenario, setup: Setup) -> tuple[Trial | None, list[Mistake]]:
+    """The trial of a set-up. If that has params of its own, the whole scenario is read again with them filled in."""
+    own = filled.own_params(setup.name)
     if not own:
-        return planning.run(setup)
-    again, found = _planning(
-        planning.source, planning.stacks, planning.stages, {**planning.values, **own}, planning.standing
-    )
+        return filled.trial(setup)
+    again, found = _fill(filled.scenario, filled.context, {**filled.values, **own})
     if again is None:
         return None, found
-    run, wrong = again.run(_picked(again.setups(), setup.name))
-    return run, [*found, *wrong]
+    trial, wrong = again.trial(_named(again.setups(), setup.name))
+    return trial, [*found, *wrong]
 
 
-class _Planning:
-    """The scenario with one choice of params."""
+class _FilledScenario:
+    """The scenario with one combination of params filled in, all fields valid."""
 
     def __init__(
-        self,
-        source: Source,
-        part: ScenarioPart,
-        stacks: Stacks,
-        stages: Sequence[str],
-        values: Mapping[str, Scalar],
-        standing: tuple[NodeGroup, ...] = (),
+        self, scenario: Scenario, fields: ScenarioFields, context: _Context, values: Mapping[str, Scalar]
     ) -> None:
-        self.source = source
-        self.part = part
-        self.stacks = stacks
-        self.stages = stages
-        self.values = values
+        self.scenario, self.fields, self.context, self.values = scenario, fields, context, values
         self.mistakes: list[Mistake] = []
-        self.standing = standing
-        self.written: list[NodeGroup] = []  # what the scenario says itself: steps may name it
-        self.nodes = {name: self.groups(name) for name in part.nodes}
+        self.written: list[NodeGroup] = []  # the scenario's own groups: steps may name them
+        self.nodes = {name: self._groups(name) for name in fields.nodes}
 
-    def chosen(self, choice: Choice) -> list[Setup]:
+    @property
+    def source(self) -> Source:
+        return self.scenario.source
+
+    def chosen(self) -> list[Setup]:
+        """The set-ups that are run."""
         setups = self.setups()
-        if choice.setups:
-            return [_picked(setups, name) for name in choice.setups]
-        return self.of_stacks(choice.stacks, setups) if choice.stacks else setups
+        if self.context.pick_setups:
+            return [_named(setups, name) for name in self.context.pick_setups]
+        return self._of_stacks(setups) if self.context.pick_stacks else setups
 
-    def own(self, setup: str) -> Mapping[str, Scalar]:
+    def own_params(self, setup: str) -> Mapping[str, Scalar]:
         """The params that the set-up has values of its own for."""
-        written = (self.part.setups or {}).get(setup)
+        written = (self.fields.setups or {}).get(setup)
         return written.params if written else {}
 
-    def run(self, setup: Setup) -> tuple[Run, list[Mistake]]:
-        namespaces = self.part.namespaces or 0
-        known = (*self.written, *self.standing) if self.standing else setup.nodes
-        builder = StepBuilder(self.source, self.part.steps, known, setup.name, namespaces)
-        steps = builder.build()
-        expect = expectations(self.source, self.part.expect, ("expect",))
-        return Run(setup, self.values, steps, expect, namespaces, tuple(self.part.answer)), builder.mistakes
+    def trial(self, setup: Setup) -> tuple[Trial, list[Mistake]]:
+        """The trial of a set-up, but for repeat and number."""
+        fields, context = self.fields, self.context
+        namespaces = fields.namespaces or 0
+        known = (*self.written, *context.nodes) if context.nodes else setup.nodes
+        steps, mistakes = plan_steps(self.source, fields.steps, known, setup.name, namespaces)
+        trial = Trial(
+            0, self.scenario.name, context.on, setup, self.values, 0, fields.seed, steps,
+            expectations(self.source, fields.expect, ("expect",)), namespaces=namespaces, answer=tuple(fields.answer),
+        )  # fmt: skip
+        return trial, mistakes
 
-    def groups(self, entry: str) -> tuple[NodeGroup, ...]:
-        path: Path = ("nodes", entry) if entry else ("nodes",)
-        groups = node_groups(self.part.nodes[entry])
+    def setups(self) -> list[Setup]:
+        """Those of the scenario, or one called after each stack that it lists."""
+        fields = self.fields
+        if fields.setups is not None:
+            return [self._own_setup(name, setup) for name, setup in fields.setups.items()]
+        entry = self._entry(None, ("stacks",))
+        return [self._setup(stack, stack, entry, fields.client) for stack in fields.stacks or []]
+
+    def _groups(self, entry: str) -> tuple[NodeGroup, ...]:
+        path: KeyPath = ("nodes", entry) if entry else ("nodes",)
+        groups = node_groups(self.fields.nodes[entry])
         names = [group.name for group in groups]
         for number, name in enumerate(names):
             if name in names[:number]:
                 what = f"two node groups are called '{name}'"
-                self.wrong((*path, number, "name"), what, "give each a name of its own")
+                self._wrong((*path, number, "name"), what, "give each a name of its own")
         self.written += groups
-        return groups if any(group.kubelet or group.existing for group in groups) else self.standing or groups
+        return groups if any(group.kubelet or group.existing for group in groups) else self.context.nodes or groups
 
-    def wrong(self, path: Path, what: str, remedy: str) -> None:
+    def _wrong(self, path: KeyPath, what: str, remedy: str) -> None:
         self.mistakes.append(self.source.mistake(path, what, remedy))
 
-    def setups(self) -> list[Setup]:
-        """Those of the scenario, or one called after each stack that it lists."""
-        part = self.part
-        if part.setups is not None:
-            return [
-                dataclasses.replace(
-                    self.setup(
-                        name,
-                        one.stack,
-                        self.entry(one.nodes, ("setups", name)),
-                        one.client or part.client,
-                        one.settings,
-                    ),
-                    components={
-                        component: self.part_of(own, ("setups", name, "components", component))
-                        for component, own in one.components.items()
-                    },
-                    priority_levels=flow_objects(one.priority_levels),
-                    flow_schemas=flow_objects(one.flow_schemas),
-                    delay=delay(one.delay),
-                )
-                for name, one in part.setups.items()
-            ]
-        entry = self.entry(None, ("stacks",))
-        return [self.setup(stack, stack, entry, part.client) for stack in part.stacks or []]
+    def _own_setup(self, name: str, fields: SetupFields) -> Setup:
+        path: KeyPath = ("setups", name)
+        entry = self._entry(fields.nodes, path)
+        setup = self._setup(name, fields.stack, entry, fields.client or self.fields.client, fields.settings)
+        return dataclasses.replace(
+            setup,
+            components={
+                component: own.override(self.source, (*path, "components", component))
+                for component, own in fields.components.items()
+            },
+            priority_levels=tuple(level.flow_object() for level in fields.priority_levels),
+            flow_schemas=tuple(schema.flow_object() for schema in fields.flow_schemas),
+            delay=fields.delay.delay() if fields.delay else None,
+        )
 
-    def setup(
-        self, name: str, stack: str, entry: str, client: ClientPart | None, own: SettingsPart | None = None
+    def _setup(
+        self, name: str, stack: str, entry: str, client: ClientFields | None, own: SettingsFields | None = None
     ) -> Setup:
-        resolved = settings.resolved(self.stacks[stack], self.part.settings, own)
+        resolved = scenario_settings.resolved(self.context.stacks[stack], self.fields.settings, own)
         rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
-        return Setup(name, stack, self.nodes[entry], Client(rate), resolved)
+        return Setup(name, stack, self.nodes[entry], ClientSettings(rate), resolved)
 
-    def part_of(self, own: ComponentPart, path: Path) -> Part:
-        """Files are named from where the scenario stands."""
-        folder = pathlib.Path(self.source.file).parent
-        binary, config = (str(folder / given) if given else "" for given in (own.binary, own.config))
-        return Part(binary, own.version or "", config, tuple(own.args), self.source.at(path))
-
-    def entry(self, named: str | None, path: Path) -> str:
-        """The entry of `nodes` that a set-up stands on; only one that is alone need not be named."""
+    def _entry(self, named: str | None, path: KeyPath) -> str:
+        """The entry of `nodes` that a set-up uses; it must be named unless it is the only one."""
         if named is None and len(self.nodes) > 1:
-            self.wrong(path, "which nodes?", f"add `nodes:` to each set-up, one of {', '.join(self.nodes)}")
+            self._wrong(path, "which nodes?", f"add `nodes:` to each set-up, one of {', '.join(self.nodes)}")
         return next(iter(self.nodes)) if named is None else named
 
-    def of_stacks(self, stacks: Sequence[str], setups: Sequence[Setup]) -> list[Setup]:
-        """The stacks as they come, on the scenario's fake nodes. Set-ups with params of their own differ in what is
-        asked of a stack, not in the stack: those of it are run as they are."""
+    def _of_stacks(self, setups: Sequence[Setup]) -> list[Setup]:
+        """The stacks as they come, on the scenario's fake nodes. Set-ups of a stack with params of their own ask something else of
+        the same stack: they are run as they are."""
         found: list[Setup] = []
-        for stack in stacks:
-            asking = [setup for setup in setups if setup.stack == stack and self.own(setup.name)]
-            found += asking or [self.on_fake_nodes(stack, setups)]
+        for stack in self.context.pick_stacks:
+            asking = [setup for setup in setups if setup.stack == stack and self.own_params(setup.name)]
+            found += asking or [self._on_fake_nodes(stack, setups)]
         return found
 
-    def on_fake_nodes(self, stack: str, setups: Sequence[Setup]) -> Setup:
+    def _on_fake_nodes(self, stack: str, setups: Sequence[Setup]) -> Setup:
         """A set-up called after the stack, on the first fake nodes (on the first of all, if there are none)."""
         fake = (name for name, groups in self.nodes.items() if not any(g.kubelet or g.existing for g in groups))
         entry = next(fake, next(iter(self.nodes)))
         client = next((setup.client for setup in setups if setup.nodes is self.nodes[entry]), None)
-        made = self.setup(stack, stack, entry, self.part.client)
+        made = self._setup(stack, stack, entry, self.fields.client)
         return dataclasses.replace(made, client=client) if client else made
 
 
-def _picked(setups: Sequence[Setup], name: str) -> Setup:
+def _named(setups: Sequence[Setup], name: str) -> Setup:
     by_name = {setup.name: setup for setup in setups}
     if name not in by_name:
         raise UsageProblem(f"--setup {cut(name)}: the scenario has no such set-up", remedy_for(name, by_name))

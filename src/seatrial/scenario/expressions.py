@@ -1,114 +1,28 @@
 """The expressions of `expect`: `completed == submitted`, `p99_s <= 30`, `outcome == "clogged"`, `p99_s(kueue) <= 1.2 * baseline`.
 
-Python's grammar, read with `ast` and held to a short list of what may stand there, so that nobody has to learn another
-language and nothing can be executed. A figure may be empty (`total_s` of a trial that did not complete). A comparison
-with an empty figure is neither true nor false, also under `not`, and an expectation that hangs on one does not hold: a
-stack that clogs must not pass `not total_s > 60`.
+A figure may be empty (`total_s` of a trial that did not complete). A comparison with an empty figure is neither true nor false,
+also under `not`, and an expectation that depends on one does not hold: a stack that clogs must not pass `not total_s > 60`.
 
-`p99_s(kueue)` is that set-up's figure, whichever set-up is being judged, `p99_s(phase=prod)` that of one submit phase,
-`rejected(tenant)` that of one identity, and `baseline` the same figure in another study. When it is parsed, each becomes a name of
-its own (`references` says what it stands for), so that whoever judges only looks names up.
+`p99_s(kueue)` is the figure of that set-up, whichever set-up is being judged, `p99_s(phase=prod)` that of one submit phase,
+`rejected(tenant)` that of one identity, and `baseline` the same figure in another study.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from seatrial.model.errors import UsageProblem, cut
-from seatrial.scenario.nearest import nearest, remedy_for
-
-Value = float | str | None
-
-# The figures of summary.csv that an expectation may name.
-FIGURES: tuple[str, ...] = (
-    "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "outcome", "total_s",
-    "rate_per_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
-    "bound_per_s", "schedule_p50_s", "schedule_p99_s",
-    "setup", "stack", "clog", "stalls", "stalled_s", "audit_misfit", "audit_aggregate", "audit_overadmitted", "audit_declared",
-    "audit_partial", "audit_head_of_line", "audit_overtaken",
-    "requests", "rejected", "retried", "errors", "requests_per_s", "api_p50_s", "api_p95_s", "api_p99_s", "in_flight_max",
-    "queued_max", "cpu_cores", "pod_start_p99_s", "heartbeat_gap_s",
-)  # fmt: skip
-# Those that can be asked of one identity: `rejected(tenant)`, `api_p99_s("kube-scheduler")`.
-OF_IDENTITIES = ("requests", "rejected", "retried", "errors", "api_p50_s", "api_p95_s", "api_p99_s")
-# Those that can be asked of one submit phase: `p99_s(phase=prod)`.
-OF_PHASES = (
-    "workloads", "pods", "submitted", "completed", "failed", "deleted", "pending", "total_s", "rate_per_s", "dispatch_per_s",
-    "p50_s", "p95_s", "p99_s", "bound_per_s", "schedule_p50_s", "schedule_p99_s",
-)  # fmt: skip
-TEXTS = ("outcome", "setup", "stack", "clog")
-# Counted or said, not measured: these hold or not, whatever the noise.
-EXACT = (
-    "workloads", "pods", "nodes", "submitted", "completed", "failed", "deleted", "pending", "valid", *TEXTS,
-    "requests", "rejected", "retried", "errors", "in_flight_max", "queued_max", "stalls",
-    *(name for name in FIGURES if name.startswith("audit_")),
-)  # fmt: skip
-BASELINE = "baseline"
-KNOWN_WHILE_RUNNING = ("submitted", "completed", "failed", "deleted", "pending", "setup", "stack")
-OUTCOMES = ("completed", "clogged", "timeout", "failed", "interrupted")
-LONGEST = 1000
-
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
-_TRUTH: dict[str, float] = {"true": True, "false": False}
-_ALLOWED = (
-    "comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity), "
-    "figure(phase=name) and parentheses"
-)
-
-
-def figure_of(name: str) -> str:
-    """`rejected` of `rejected(tenant)`."""
-    return name.partition("(")[0]
-
-
-def of_phase(figure: str, phase: str) -> str:
-    """How a figure of one phase is called."""
-    return f"{figure}(phase={phase})"
-
-
-def phase_of(name: str) -> str:
-    """`prod` of `p99_s(phase=prod)`; empty for a figure of no phase."""
-    return name.partition("(phase=")[2].removesuffix(")")
-
-
-class ExpressionProblem(UsageProblem):
-    """What is wrong with an expression, and at which of its columns (from 1)."""
-
-    def __init__(self, message: str, remedy: str = "", column: int = 1) -> None:
-        super().__init__(message, remedy)
-        self.column = column
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A figure of a set-up that is named (empty: the one that is judged), in this study or in the baseline."""
-
-    figure: str
-    setup: str = ""
-    baseline: bool = False
-
-    @property
-    def name(self) -> str:
-        phase = phase_of(self.figure)
-        of = ", ".join(part for part in (self.setup, f"phase={phase}" if phase else "") if part)
-        name = f"{figure_of(self.figure)}({of})" if self.setup else self.figure
-        return f"{name}{' of the baseline' if self.baseline else ''}"
+from seatrial.model.errors import cut
+from seatrial.model.figures import FIGURES, NAMED, TEXT, Value, split
+from seatrial.scenario import expression_grammar as grammar
+from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
+from seatrial.scenario.nearest import remedy_for
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides of one comparison; a bare name has only a left."""
+    """One comparison in an expression; a bare name has only a left side."""
 
     left: ast.expr
     op: ast.cmpop | None = None
@@ -116,13 +30,15 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        return [name for side in (self.left, self.right) if side is not None for name in _names(side)]
+        """The names on both sides."""
+        return [name for side in (self.left, self.right) if side is not None for name in grammar.names_in(side)]
 
     @property
     def text(self) -> str:
+        """As Python writes it."""
         if self.op is None or self.right is None:
-            return _written(self.left)
-        return _written(ast.Compare(self.left, [self.op], [self.right]))
+            return grammar.written(self.left)
+        return grammar.written(ast.Compare(self.left, [self.op], [self.right]))
 
     def holds(self, values: Mapping[str, Value]) -> bool | None:
         """None where an empty figure leaves it open. Raises as `Expression.evaluate` does."""
@@ -138,7 +54,7 @@ class Comparison:
         return None if left is None or right is None else float(left - right)
 
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
-        """Whether it can come out as wanted if the margin is somewhere between these two."""
+        """Whether it can come out as wanted if the margin lies between these bounds."""
         match self.op:
             case ast.Lt():
                 return low < 0 if wanted else high >= 0
@@ -160,7 +76,7 @@ class Expression:
     text: str
     names: frozenset[str]
     tree: ast.expr = field(repr=False, compare=False)
-    references: Mapping[str, Reference] = field(default_factory=dict)  # by the name that stands for it
+    references: Mapping[str, FigureReference] = field(default_factory=dict)  # by the name that stands for it
 
     @classmethod
     def parse(
@@ -168,18 +84,18 @@ class Expression:
     ) -> Expression:
         """Raises ExpressionProblem; with `known`, also for a name that is not among them, and with `texts` for a text
         that a name never is."""
-        tree = _tree(text)
-        texts = {"outcome": OUTCOMES, **(texts or {})}
+        tree = grammar.parse_tree(text)
+        texts = {"outcome": grammar.OUTCOMES, **(texts or {})}
         try:
-            references = _Referring(text, None if known is None else texts.get("setup"))
+            references = grammar.References(text, None if known is None else texts.get("setup"))
             tree = references.visit(tree)
-            _check_condition(tree)
-            _check_texts(tree, texts)
-            names = _names(tree)
+            grammar.check_condition(tree)
+            grammar.check_texts(tree, texts)
+            names = grammar.names_in(tree)
         except RecursionError:
             raise ExpressionProblem("the expression is nested too deep", "split it in two") from None
         if known is not None:
-            _check_names(tree, [*known, *references.found], list(known))
+            grammar.check_names(tree, [*known, *references.found], list(known))
             for name, reference in references.found.items():
                 if "(" in reference.figure and reference.figure not in known:
                     remedy = remedy_for(reference.figure, [one for one in known if "(" in one])
@@ -188,13 +104,13 @@ class Expression:
 
     @property
     def figures(self) -> frozenset[str]:
-        """All figures it is about, of whichever set-up."""
-        own = {figure_of(name) for name in self.names}
-        return frozenset(own & set(FIGURES) | {figure_of(reference.figure) for reference in self.references.values()})
+        """All figures that it names, of any set-up and group."""
+        named = (*self.names - self.references.keys(), *(reference.figure for reference in self.references.values()))
+        return frozenset(figure for name in named if (figure := split(name)[0]) in NAMED)
 
     @property
     def asked(self) -> list[str]:
-        """Its figures of single identities and phases, of whichever set-up."""
+        """Its figures of members of groups (phases, identities), of any set-up."""
         own = {name for name in self.names if name not in self.references}
         return sorted(name for name in own | {one.figure for one in self.references.values()} if "(" in name)
 
@@ -203,12 +119,12 @@ class Expression:
         return _condition(self.tree, values) is True
 
     def explain(self, values: Mapping[str, Value]) -> str:
-        """The figures it names as they are: `completed is 99, total_s is empty`."""
-        found = [f"{name} is {_shown(values.get(name))}" for name in _names(self.tree)]
+        """The values of its figures: `completed is 99, total_s is empty`."""
+        found = [f"{name} is {_shown(values.get(name))}" for name in grammar.names_in(self.tree)]
         return ", ".join(found)
 
     def why_not(self, values: Mapping[str, Value]) -> str | None:
-        """None if it holds for these figures, else a sentence that says what was found."""
+        """None if it holds for these figures, else a sentence with the figures."""
         try:
             if self.evaluate(values):
                 return None
@@ -217,6 +133,7 @@ class Expression:
         return f"`{self.text}` does not hold: {self.explain(values)}"
 
     def comparisons(self) -> Iterator[Comparison]:
+        """All comparisons in it; `a < b <= c` is two."""
         for part in ast.walk(self.tree):
             if isinstance(part, ast.Compare):
                 yield from _comparisons(part)
@@ -244,82 +161,16 @@ def _comparisons(node: ast.Compare) -> list[Comparison]:
     return [Comparison(a, op, b) for a, op, b in zip(sides, node.ops, sides[1:], strict=False)]
 
 
-class _Referring(ast.NodeTransformer):
-    """Puts a name in place of every `figure(set-up)` and every `baseline`."""
-
-    def __init__(self, text: str, setups: Iterable[str] | None) -> None:
-        self.text = _one_line(text)
-        self.setups = setups if setups is None else list(setups)
-        self.found: dict[str, Reference] = {}
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not isinstance(node.func, ast.Name) or len(node.args) > 1 or len(node.args) + len(node.keywords) == 0:
-            raise _refused(node, f"it may have {_ALLOWED}")
-        figure = node.func.id
-        if figure not in FIGURES:
-            raise ExpressionProblem(f"unknown figure '{cut(figure)}'", remedy_for(figure, FIGURES), _column(node))
-        if node.keywords:
-            figure = self._of_phase(figure, node)
-            if not node.args:
-                return ast.copy_location(ast.Name(figure, ast.Load()), node)
-        given = node.args[0]
-        setup = self._given(given)
-        if figure in OF_IDENTITIES:  # not of a set-up: whoever sends requests is asked for by name
-            return ast.copy_location(ast.Name(f"{figure}({setup})", ast.Load()), node)
-        if self.setups is not None and setup not in self.setups:
-            raise ExpressionProblem(f"unknown set-up '{cut(setup)}'", remedy_for(setup, self.setups), _column(given))
-        return self._named(Reference(figure, setup), node)
-
-    def _of_phase(self, figure: str, node: ast.Call) -> str:
-        keyword = node.keywords[0]
-        if keyword.arg != "phase" or len(node.keywords) > 1:
-            raise ExpressionProblem(
-                f"'{keyword.arg}' is nothing that a figure can be asked of",
-                f"write {figure}(phase=NAME)",
-                _column(node),
-            )
-        if figure not in OF_PHASES:
-            raise ExpressionProblem(
-                f"'{figure}' is not known of single phases", f"these are: {', '.join(OF_PHASES)}", _column(node)
-            )
-        return of_phase(figure, self._given(keyword.value))
-
-    def _given(self, node: ast.expr) -> str:
-        """As it is written, in quotes or not: a set-up may be called kwok+mcad, a phase two-of-8."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return node.value.strip()
-        return (ast.get_source_segment(self.text, node) or "").strip()
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
-        asked = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name.id == BASELINE]
-        if asked:
-            figures = [name for name in _names(node) if figure_of(name) in FIGURES]
-            if len(figures) != 1:
-                remedy = "compare one figure with it, like `p99_s(kueue) <= 1.2 * baseline`"
-                raise ExpressionProblem("the baseline of which figure?", remedy, _column(asked[0]))
-            own = self.found.get(figures[0], Reference(figures[0]))
-            for name in asked:
-                name.id = self._named(Reference(own.figure, own.setup, baseline=True), name).id
-        return node
-
-    def _named(self, reference: Reference, node: ast.expr) -> ast.Name:
-        self.found[reference.name] = reference
-        return ast.copy_location(ast.Name(reference.name, ast.Load()), node)
-
-
 def figure_named(text: str, known: Iterable[str] | None = None) -> str:
     """A single figure, as `answer` names it: `p99_s`, `rejected(nodes)`, `p99_s(phase=prod)`. Raises ExpressionProblem."""
-    if text.strip() in TEXTS:
+    if text.strip() in NAMED and FIGURES[text.strip()].kind == TEXT:
         raise ExpressionProblem(f"'{text.strip()}' is a text", "write a figure that is a number")
     expression = Expression.parse(f"{text} == 0", known)
-    names = _names(expression.tree)
-    if len(names) != 1 or not _is_a_name(expression.tree) or figure_of(names[0]) not in FIGURES:
+    names = grammar.names_in(expression.tree)
+    if len(names) != 1 or not _is_a_name(expression.tree) or split(names[0])[0] not in NAMED:
         raise ExpressionProblem(f"`{text}` is no figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)")
     if expression.references:
-        raise ExpressionProblem(
-            f"`{text}` is of one set-up", f"write {figure_of(names[0])}: it is told of every set-up"
-        )
+        raise ExpressionProblem(f"`{text}` is of one set-up", f"write {split(names[0])[0]}: it is told of every set-up")
     return names[0]
 
 
@@ -328,13 +179,13 @@ def _is_a_name(tree: ast.expr) -> bool:
 
 
 def calculate(text: str, values: Mapping[str, Value]) -> float:
-    """The number that an expression of params is, `5 * iters`; whole where it comes out so."""
+    """The value of an expression of params, `5 * iters`; an int if it is whole."""
     try:
-        tree = _tree(text)
-        _check_value(tree)
+        tree = grammar.parse_tree(text)
+        grammar.check_value(tree)
     except (ExpressionProblem, RecursionError):
         raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / and parentheses") from None
-    _check_names(tree, list(values))
+    grammar.check_names(tree, list(values))
     value = _number(tree, values)
     assert value is not None  # params are never empty
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -344,118 +195,6 @@ def _shown(value: Value) -> str:
     if value is None:
         return "empty"
     return f"{value:g}" if isinstance(value, float) else f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _one_line(text: str) -> str:
-    return text.strip().replace("\n", " ")
-
-
-def _tree(text: str) -> ast.expr:
-    if not text.strip():
-        raise ExpressionProblem("an empty expectation", "write one like `completed == submitted`")
-    if len(text) > LONGEST:
-        raise ExpressionProblem(f"an expectation of more than {LONGEST} characters", "split it into several")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(_one_line(text), mode="eval").body
-    except SyntaxError as error:
-        remedy = "compare with ==" if _single_equals(text) else f"it may have {_ALLOWED}"
-        raise ExpressionProblem(
-            f"`{cut(text)}` is not an expression", remedy, error.offset or len(text.strip()) + 1
-        ) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise ExpressionProblem(f"`{cut(text)}` is not an expression", f"it may have {_ALLOWED}") from None
-
-
-def _single_equals(text: str) -> bool:
-    rest = text
-    for longer in ("==", "<=", ">=", "!="):
-        rest = rest.replace(longer, "")
-    return "=" in rest
-
-
-def _check_condition(node: ast.expr) -> None:
-    """What may stand where true or false is wanted."""
-    match node:
-        case ast.BoolOp(values=parts):
-            for part in parts:
-                _check_condition(part)
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            _check_condition(part)
-        case ast.Compare(left=left, ops=ops, comparators=rights):
-            for op in ops:
-                if type(op) not in _COMPARISONS:
-                    raise _refused(node, "compare with == != < <= > >=")
-            for side in (left, *rights):
-                _check_value(side)
-        case ast.Name():
-            pass
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant() | ast.BinOp() | ast.UnaryOp():
-            raise ExpressionProblem(
-                "a value where a comparison is wanted", "write one like `p99_s <= 30`", _column(node)
-            )
-        case _:
-            raise _refused(node, f"it may have {_ALLOWED}")
-
-
-def _check_value(node: ast.expr) -> None:
-    match node:
-        case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
-            pass
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            _check_value(left)
-            _check_value(right)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=part):
-            _check_value(part)
-        case _:
-            raise _refused(node, f"it may have {_ALLOWED}")
-
-
-def _check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
-    """`outcome == "cloged"` would never hold, and nobody would see why."""
-    for node in ast.walk(tree):
-        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        for name in (side.id for side in sides if isinstance(side, ast.Name) and side.id in texts):
-            for side in sides:
-                if isinstance(side, ast.Constant) and str(side.value) not in texts[name]:
-                    remedy = remedy_for(str(side.value), texts[name])
-                    raise ExpressionProblem(f"no {name} is {cut(repr(side.value))}", remedy, _column(side))
-
-
-def _check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = None) -> None:
-    suggested = known if suggested is None else suggested
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in known and node.id not in _TRUTH:
-            close = nearest(node.id, suggested)
-            if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
-                remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
-            else:
-                choice = [close] if close else [one for one in suggested if "(" not in one]
-                remedy = remedy_for(node.id, choice)
-            raise ExpressionProblem(f"unknown name '{cut(node.id)}'", remedy, _column(node))
-
-
-def _names(tree: ast.expr) -> list[str]:
-    found = sorted((n.lineno, n.col_offset, n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
-    return list(dict.fromkeys(name for _, _, name in found if name not in _TRUTH))
-
-
-def _column(node: ast.expr) -> int:
-    return node.col_offset + 1
-
-
-def _written(node: ast.expr) -> str:
-    try:
-        return cut(ast.unparse(node))
-    except ValueError:  # f-strings that Python 3.11 cannot write
-        return type(node).__name__
-
-
-def _refused(node: ast.expr, remedy: str) -> ExpressionProblem:
-    return ExpressionProblem(f"`{_written(node)}` may not stand in an expectation", remedy, _column(node))
 
 
 def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
@@ -478,16 +217,16 @@ def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
         case _:
             value = _value(node, values)
             if isinstance(value, str):
-                raise ExpressionProblem(
-                    f'{_written(node)} is the text "{cut(str(value))}"', "compare it with ==", _column(node)
+                raise grammar.problem(
+                    node, f'{grammar.written(node)} is the text "{cut(str(value))}"', "compare it with =="
                 )
             return None if value is None else bool(value)
 
 
 def _compare(node: ast.expr, op: ast.cmpop, left: Value, right: Value) -> bool:
     if isinstance(left, str) != isinstance(right, str) and not isinstance(op, ast.Eq | ast.NotEq):
-        raise ExpressionProblem(f"`{_written(node)}` compares text with a number", "use == or !=", _column(node))
-    return _COMPARISONS[type(op)](left, right)
+        raise grammar.problem(node, f"`{grammar.written(node)}` compares text with a number", "use == or !=")
+    return grammar.COMPARISONS[type(op)](left, right)
 
 
 def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
@@ -497,9 +236,9 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
         case ast.Name(id=name):
             if name in values:
                 return values[name]
-            if name in _TRUTH:
-                return _TRUTH[name]
-            raise ExpressionProblem(f"unknown name '{cut(name)}'", remedy_for(name, values), _column(node))
+            if name in grammar.TRUTH:
+                return grammar.TRUTH[name]
+            raise grammar.problem(node, f"unknown name '{cut(name)}'", remedy_for(name, values))
         case ast.UnaryOp(op=op, operand=part):
             value = _number(part, values)
             return value if value is None or isinstance(op, ast.UAdd) else -value
@@ -508,16 +247,16 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
             if a is None or b is None:
                 return None
             try:
-                return float(_ARITHMETIC[type(op)](a, b))
+                return float(grammar.ARITHMETIC[type(op)](a, b))
             except (ZeroDivisionError, OverflowError) as error:
                 what = "divides by zero" if isinstance(error, ZeroDivisionError) else "is too large a number"
-                message = f"`{_written(node)}` {what}"
-                raise ExpressionProblem(message, "guard it, or use other figures", _column(node)) from None
-    raise _refused(node, f"it may have {_ALLOWED}")
+                message = f"`{grammar.written(node)}` {what}"
+                raise grammar.problem(node, message, "guard it, or use other figures") from None
+    raise grammar.refused(node)
 
 
 def _number(node: ast.expr, values: Mapping[str, Value]) -> float | None:
     value = _value(node, values)
     if isinstance(value, str):
-        raise ExpressionProblem(f"cannot calculate with the text {cut(repr(value))}", "use a number", _column(node))
+        raise grammar.problem(node, f"cannot calculate with the text {cut(repr(value))}", "use a number")
     return value

@@ -1,27 +1,30 @@
-"""What is worth saying before a run although it is no mistake: that a pod fits nowhere is a valid question."""
+"""Findings before a run that are no mistakes: whether a pod that fits nowhere is noticed is a valid question."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from seatrial.model.fit import admits, why_nowhere
-from seatrial.model.plan import NodeGroup, PodShape, Submit, Trial
+from seatrial.model.plan import NodeGroup, PodShape, Trial
 from seatrial.model.settings import is_flag
 from seatrial.model.units import format_quantity
+from seatrial.scenario.actions.submit_workloads import Submit
 
 
 def findings_of(trial: Trial) -> list[str]:
-    """One line each, for people; all of them may stand in a trial that runs."""
+    """One line each; the trial runs nevertheless."""
     found = [*check_never_fits(trial), *_gangs_too_large(trial)]
     if trial.on == "sim":
         found += _not_simulated(trial)
-    elif any(group.existing for group in trial.node_groups()) and any(s.shape.priority for s in trial.submits()):
-        found.append("pods with a priority go first but evict nobody on existing nodes (preemptionPolicy: Never)")
+    elif any(group.existing for group in trial.node_groups()) and any(s.shape.priority for s in trial.phases(Submit)):
+        found.append(
+            "pods with a priority are scheduled first but evict no others on existing nodes (preemptionPolicy: Never)"
+        )
     return found
 
 
 def _not_simulated(trial: Trial) -> list[str]:
-    """What only real clusters have."""
+    """Parts of the scenario that only real clusters have."""
     setup = trial.setup
     found = [
         f"set-up '{setup.name}' brings its own {component}, which the simulator does not run: its figures are those of the "
@@ -34,7 +37,7 @@ def _not_simulated(trial: Trial) -> list[str]:
         for name in given
         if is_flag(component, name)
     ]
-    values = sorted({submit.shape.priority for submit in trial.submits()})
+    values = sorted({submit.shape.priority for submit in trial.phases(Submit)})
     if len(values) > 1:
         found.append(
             "the simulator does not preempt: a higher `priority` goes first in the queue, and waits until pods of a lower one end "
@@ -42,7 +45,7 @@ def _not_simulated(trial: Trial) -> list[str]:
         )
     found += [
         f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
-        for submit in trial.submits()
+        for submit in trial.phases(Submit)
         if submit.overlay
     ]
     return found
@@ -51,7 +54,7 @@ def _not_simulated(trial: Trial) -> list[str]:
 def check_never_fits(trial: Trial) -> list[str]:
     """One line per submit whose pods fit no node, counting nodes that later steps add."""
     found = []
-    for submit in trial.submits():
+    for submit in trial.phases(Submit):
         reason = why_nowhere(trial.node_groups(), submit.shape)
         if reason is not None:
             found.append(f"{submit.name}: a pod that asks for {_asked(submit)} fits no node ({reason})")
@@ -59,10 +62,10 @@ def check_never_fits(trial: Trial) -> list[str]:
 
 
 def _gangs_too_large(trial: Trial) -> list[str]:
-    """Gangs of which the cluster never holds all pods at once, even if it is empty and with all nodes that steps add."""
+    """Gangs whose pods never fit into the empty cluster together, even with all nodes that steps add."""
     found = []
     groups = trial.node_groups()
-    for submit in trial.submits():
+    for submit in trial.phases(Submit):
         room = _room(groups, submit.shape)
         if submit.gang and room and max(submit.sizes) > room:
             gang = f"a gang of {max(submit.sizes)} pods that each ask for {_asked(submit)}"
@@ -71,7 +74,7 @@ def _gangs_too_large(trial: Trial) -> list[str]:
 
 
 def _room(groups: Iterable[NodeGroup], shape: PodShape) -> int:
-    """How many pods of a shape empty nodes hold together; 0 where that is not known, or where none fits."""
+    """How many pods of a shape empty nodes hold together; 0 if that is not known, or if none fits."""
     room = 0
     for group in groups:
         if group.existing:

@@ -1,4 +1,4 @@
-"""Manifests that a scenario holds as Kubernetes has them: laid over our Jobs, or objects of a load."""
+"""Manifests in a scenario, as Kubernetes has them: overlays of our Jobs, or objects of request phases."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from seatrial.model.units import NotWhole, parse_quantity
-from seatrial.scenario.notation import Found, several, shown, wrong
+from seatrial.scenario.fields import FieldMistake, several, shown, wrong
 
-# What of a Job's manifest the submit itself says, or nobody: the place in the manifest, and what to write instead.
+# Fields of a Job that an overlay may not set, and what to write instead.
 _OURS: dict[tuple[str, ...], str] = {
     ("metadata", "name"): "name the submit: workloads are called NAME-0, NAME-1",
     ("metadata", "namespace"): "remove it: a trial has a namespace of its own",
     ("spec", "parallelism"): "write `pods` or `sizes` in the submit",
     ("spec", "completions"): "write `pods` or `sizes` in the submit",
 }
-_MARKED = (("metadata",), ("spec", "template", "metadata"))  # where our labels and annotations stand
+_MARKED = (("metadata",), ("spec", "template", "metadata"))  # where our labels and annotations are
 _MARK = "seatrial.dev/"
 
 
 def overlay(value: Any) -> dict[str, Any]:
-    """Fields of a Job's manifest that are laid over ours."""
+    """Fields of a Job's manifest that override ours."""
     remedy = "write it like {spec: {template: {spec: {priorityClassName: high}}}}"
     if not isinstance(value, dict):
-        raise wrong(f"{shown(value)} is no part of a Job's manifest", remedy)
+        raise wrong(f"{shown(value)} is not part of a Job's manifest", remedy)
     found = [
-        Found(key, f"nothing can be laid over '{key}' of a Job", "it takes metadata and spec")
+        FieldMistake(key, f"'{key}' of a Job cannot be overlaid", "an overlay takes metadata and spec")
         for key in value
         if key not in ("metadata", "spec")
     ]
     found += [
-        Found(key, f"{shown(value[key])} where a mapping belongs", remedy)
+        FieldMistake(key, f"{shown(value[key])} instead of a mapping", remedy)
         for key in ("metadata", "spec")
         if key in value and not isinstance(value[key], dict)
     ]
     found += [
-        Found(place[0], f"'{'.'.join(place)}' of a Job is not the overlay's", instead, place[1:])
+        FieldMistake(place[0], f"'{'.'.join(place)}' of a Job cannot be overlaid", instead, place[1:])
         for place, instead in _OURS.items()
         if _at(value, place) is not None
     ]
@@ -45,7 +45,12 @@ def overlay(value: Any) -> dict[str, Any]:
         for kind in ("labels", "annotations"):
             marks = _at(value, (*place, kind))
             found += [
-                Found(place[0], f"'{mark}' is a mark of seatrial's own", "remove it", (*place[1:], kind, mark))
+                FieldMistake(
+                    place[0],
+                    f"'{mark}' is reserved for seatrial",
+                    "remove it",
+                    (*place[1:], kind, mark),
+                )
                 for mark in (marks if isinstance(marks, dict) else ())
                 if mark.startswith(_MARK)
             ]
@@ -56,36 +61,36 @@ def overlay(value: Any) -> dict[str, Any]:
 
 
 def manifest(value: Any) -> dict[str, Any]:
-    """An object to ask for: at least its apiVersion and kind."""
+    """An object of a request: at least its apiVersion and kind."""
     if not isinstance(value, dict):
         raise wrong(
-            f"{shown(value)} is no manifest", "write it like {apiVersion: v1, kind: Secret, metadata: {name: a}}"
+            f"{shown(value)} is not a manifest", "write it like {apiVersion: v1, kind: Secret, metadata: {name: a}}"
         )
     found = [
-        Found("", f"a manifest without {key}", f"add it, like {key}: {example}")
+        FieldMistake("", f"a manifest without {key}", f"add it, like {key}: {example}")
         for key, example in (("apiVersion", "v1"), ("kind", "Secret"))
         if not isinstance(value.get(key), str)
     ]
     metadata = value.get("metadata", {})
     if not isinstance(metadata, dict):
-        found.append(Found("metadata", f"{shown(metadata)} where a mapping belongs", "write it like {name: a}"))
+        found.append(FieldMistake("metadata", f"{shown(metadata)} instead of a mapping", "write it like {name: a}"))
     elif "namespace" in metadata:
-        what = "the namespace of an object is not the manifest's"
-        found.append(Found("metadata", what, "remove it: `namespaces` says where", ("namespace",)))
+        what = "a manifest cannot name its namespace"
+        found.append(FieldMistake("metadata", what, "remove it: `namespaces` says where", ("namespace",)))
     found += _fractions(value)
     if found:
         raise several(found)
     return value
 
 
-def _fractions(manifest: Mapping[str, Any]) -> list[Found]:
-    """Amounts that Kubernetes refuses. Other texts, like those with `${i}` in them, are left to the server."""
+def _fractions(manifest: Mapping[str, Any]) -> list[FieldMistake]:
+    """Fractional amounts that Kubernetes rejects. Other texts, like those with `${i}`, are left to the API server."""
     found = []
     for way, resource, value in _amounts_inside(manifest, ()):
         try:
             parse_quantity(value, resource)
         except NotWhole as error:
-            found.append(Found(str(way[0]), error.what, error.remedy, way[1:]))
+            found.append(FieldMistake(str(way[0]), error.what, error.remedy, way[1:]))
         except ValueError:
             continue
     return found
@@ -95,7 +100,7 @@ _Way = tuple[str | int, ...]
 
 
 def _amounts_inside(value: Any, way: _Way) -> Iterator[tuple[_Way, str, Any]]:
-    """What stands in `resources: {requests: …, limits: …}`, however deep: its place, the resource and the amount."""
+    """Amounts in `resources: {requests: …, limits: …}` at any depth: path, resource, amount."""
     if isinstance(value, list):
         for number, one in enumerate(value):
             yield from _amounts_inside(one, (*way, number))

@@ -1,4 +1,4 @@
-"""What a user most likely meant. Most mistakes in a scenario are a name with one letter wrong."""
+"""Suggests the name that a user most likely meant: most mistakes in a scenario are a name with one letter wrong."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def remedy_for(name: str, known: Iterable[str]) -> str:
     if close is not None:
         return f"did you mean '{close}'?"
     if not names:
-        return "there is none; leave it out"
+        return "there are none; remove it"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return f"known: {', '.join(names[:LISTED])}{more}"

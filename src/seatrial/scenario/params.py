@@ -1,4 +1,4 @@
-"""Params: what they are, what `--set` makes of them, and `${param}` filled in wherever a value stands."""
+"""Params of a scenario: their values, `--set`, and filling in `${param}` wherever a value is."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seatrial.model.errors import Mistake, UsageProblem, cut
+from seatrial.model.figures import LABELS, NAMED
 from seatrial.model.plan import Scalar
-from seatrial.scenario import scalars
-from seatrial.scenario.expressions import BASELINE, FIGURES, ExpressionProblem, calculate
+from seatrial.scenario import yaml_scalars
+from seatrial.scenario.expression_grammar import BASELINE, ExpressionProblem
+from seatrial.scenario.expressions import calculate
 from seatrial.scenario.nearest import remedy_for
-from seatrial.scenario.places import Path, Source
+from seatrial.scenario.source import KeyPath, Source
 
 Values = tuple[Scalar, ...]
 
@@ -21,20 +23,16 @@ _CALCULATED = re.compile(r"[-+*/() ]")  # what no param's name has
 _NEXT_PARAM = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")
 _CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
 
-# What `${…}` means in the manifests of a request, for each by itself: known only when it is sent.
+# `${…}` in the manifests of a request that differ from request to request.
 WHEN_SENT = ("i", "namespace", "payload")
 
-# Columns of summary.csv and names in `expect` that no param may take. The three that a load is naturally described with
-# may be params too (the design's own example has `pods`); in `expect` they then mean the figure.
-TAKEN = tuple(
-    name
-    for name in ("scenario", "on", "setup", "stack", "repeat", "seed", BASELINE, *FIGURES)
-    if name not in ("workloads", "pods", "nodes")
-)
+# Columns of summary.csv and names in `expect` that no param may have. Three that describe a load may be params too (the
+# design's own example has `pods`); in `expect` they then mean the figure.
+TAKEN = tuple(name for name in (*LABELS, BASELINE, *NAMED) if name not in ("workloads", "pods", "nodes"))
 
 
 def values_of(written: Any) -> dict[str, Values]:
-    """The params of a document as far as they are sound; `expand` reports the rest."""
+    """The params of a document that are valid; `expand` reports the others."""
     if not isinstance(written, dict):
         return {}
     lists = {name: value if isinstance(value, list) else [value] for name, value in written.items()}
@@ -63,25 +61,26 @@ def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:
 
 def _set_value(name: str, text: str) -> Scalar:
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    value = text[1:-1] if quoted else scalars.resolve(text)
+    value = text[1:-1] if quoted else yaml_scalars.resolve(text)
     if value is None:
         raise UsageProblem(f"--set {name}: an empty value", f"write it like --set {name}=10")
     return value
 
 
 def overridden(params: Mapping[str, Values], sets: Mapping[str, list[Scalar]]) -> dict[str, Values]:
+    """The params with the values of `--set`."""
     for name, values in sets.items():
         if name not in params:
             raise UsageProblem(f"--set {name}: the scenario has no such param", remedy_for(name, params))
         if not values:
             raise UsageProblem(f"--set {name}: no value", f"write it like --set {name}=10")
         for value in _twice(values):
-            raise UsageProblem(f"--set {name}: {scalars.spell(value)} stands twice", "list each value once")
+            raise UsageProblem(f"--set {name}: {yaml_scalars.spell(value)} is listed twice", "list each value once")
     return {name: tuple(sets.get(name, values)) for name, values in params.items()}
 
 
 def _twice(values: Sequence[Scalar]) -> dict[Scalar, int]:
-    """Values that stood before, and where they stand again; 1 and 1.0 are two values, with two names."""
+    """Repeated values and the position of the repetition; 1 and 1.0 are two values, with two names."""
     seen: set[tuple[type, Scalar]] = set()
     again: dict[Scalar, int] = {}
     for number, value in enumerate(values):
@@ -98,7 +97,7 @@ def combinations(params: Mapping[str, Values]) -> Iterator[dict[str, Scalar]]:
 
 
 def check(source: Source, params: Mapping[str, Values]) -> list[Mistake]:
-    """Names that a param may not have, and values that stand twice: both would make two trials look alike."""
+    """Reserved names of params, and repeated values: both would make two trials look alike."""
     found = [
         source.mistake(("params", name), f"'{name}' is a column of summary.csv", "choose another name", key=True)
         for name in params
@@ -106,20 +105,22 @@ def check(source: Source, params: Mapping[str, Values]) -> list[Mistake]:
     ]
     found += [
         source.mistake(
-            ("params", name), f"${{{name}}} has a meaning of its own in manifests", "choose another name", key=True
+            ("params", name), f"${{{name}}} has its own meaning in manifests", "choose another name", key=True
         )
         for name in params
         if name in WHEN_SENT
     ]
     for name, values in params.items():
         for value, number in _twice(values).items():
-            path: Path = ("params", name, number)
-            found.append(source.mistake(path, f"'{scalars.spell(value)}' stands twice in '{name}'", "remove one"))
+            path: KeyPath = ("params", name, number)
+            found.append(
+                source.mistake(path, f"'{yaml_scalars.spell(value)}' is listed twice in '{name}'", "remove one")
+            )
     return found
 
 
-def fill(source: Source, values: Mapping[str, Scalar]) -> tuple[dict[str, Any], dict[Path, Mistake | None]]:
-    """The document with every `${param}` filled in, and what is wrong by path: unknown params, keys without a value."""
+def fill(source: Source, values: Mapping[str, Scalar]) -> tuple[dict[str, Any], dict[KeyPath, Mistake | None]]:
+    """The document with every `${param}` filled in, and mistakes by path: unknown params, keys without a value."""
     filling = _Filling(source, values)
     written = source.data
     if (
@@ -134,9 +135,9 @@ class _Filling:
     def __init__(self, source: Source, values: Mapping[str, Scalar]) -> None:
         self.source = source
         self.values = values
-        self.wrong: dict[Path, Mistake | None] = {}
+        self.wrong: dict[KeyPath, Mistake | None] = {}
 
-    def filled(self, value: Any, path: Path, *, constant: bool = False) -> Any:
+    def filled(self, value: Any, path: KeyPath, *, constant: bool = False) -> Any:
         if isinstance(value, dict):
             return {key: self.filled(item, (*path, key), constant=constant) for key, item in value.items()}
         if isinstance(value, list):
@@ -148,20 +149,20 @@ class _Filling:
             return self.text(value, path)
         return value
 
-    def text(self, text: str, path: Path) -> Scalar:
+    def text(self, text: str, path: KeyPath) -> Scalar:
         whole = _REFERENCE.fullmatch(text)
         if whole:
             return self.value(whole[1].strip(), path, text)
-        return _REFERENCE.sub(lambda found: scalars.spell(self.value(found[1].strip(), path, found[0])), text)
+        return _REFERENCE.sub(lambda found: yaml_scalars.spell(self.value(found[1].strip(), path, found[0])), text)
 
-    def value(self, name: str, path: Path, written: str) -> Scalar:
+    def value(self, name: str, path: KeyPath, written: str) -> Scalar:
         if name in self.values:
             return self.values[name]
         if name in WHEN_SENT and path[0] == "steps":
             return written
         declared = self.source.data.get("params")
         known = list(declared) if isinstance(declared, dict) else []
-        # What is wrong with a param that is declared is said where it is declared.
+        # A mistake in the declaration of a param is reported there.
         self.wrong[path] = None
         if not _CALCULATED.search(name):
             if name not in known:

@@ -1,7 +1,7 @@
-"""What `seatrial submit` sends: a Job as YAML, in which the options replace the fields they name.
+"""Templates of `seatrial submit`: a Job as YAML in which options replace fields.
 
-Every other field goes to the server as it is written, so a template is also the way to what has no option. Beside the Job a
-template may hold a PersistentVolumeClaim, which `--pvc` makes for every workload. Built-in ones are in `templates/`.
+All other fields are sent as written, so a template can set what has no option. Beside the Job a template may hold a
+PersistentVolumeClaim, which `--pvc` creates for every workload. Built-in templates are in `templates/`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem
 from seatrial.model.labels import DURATION_ANNOTATION
-from seatrial.model.plan import Pace, PodShape, Submit
+from seatrial.model.plan import Pace, PodShape
 from seatrial.model.units import SECOND, parse_duration, parse_quantity
-from seatrial.scenario import reading
-from seatrial.scenario.places import Path as Way
-from seatrial.scenario.places import Source
-from seatrial.scenario.scalars import spell
+from seatrial.scenario import yaml_reader
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.source import KeyPath, Source
+from seatrial.scenario.yaml_scalars import spell
 
 FOLDER = Path(__file__).with_name("templates")
 KINDS = ("training", "distributed", "interactive")
 GPU = "nvidia.com/gpu"
-DURATION = 10 * SECOND  # of a template that says nothing
+DURATION = 10 * SECOND  # of a template without one
 
-_CONTAINERS: Way = ("spec", "template", "spec", "containers")
-_DURATION: Way = ("spec", "template", "metadata", "annotations", DURATION_ANNOTATION)
+_CONTAINERS: KeyPath = ("spec", "template", "spec", "containers")
+_DURATION: KeyPath = ("spec", "template", "metadata", "annotations", DURATION_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says of the workloads; None is what the template has."""
+    """Options of the command line; None: as the template has it."""
 
     kind: str = "training"
     count: int = 1
@@ -45,6 +45,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Template:
+    """A template's text, its Job and its claim."""
+
     text: str
     job: Source
     claim: Source | None = None
@@ -55,10 +57,10 @@ _PART = re.compile(r"[\w-]+")
 
 
 def blame(template: Template, kind: str, code: int, said: str) -> ScenarioProblem | None:
-    """What the server says of an object made from the template, with its place; None if that may not be the template's fault."""
+    """The server's refusal as a mistake of the template, with its place; None if the template may not be the cause."""
     source = template.claim if kind == "PersistentVolumeClaim" and template.claim else template.job
     signs = ("decoding error", "cannot be handled as") if code == 400 else (" is invalid: ",)
-    if not any(sign in said for sign in signs):  # a webhook or a policy: it may let others pass
+    if not any(sign in said for sign in signs):  # a webhook or a policy: it may accept others
         return None
     ways = [tuple(int(part) if part.isdigit() else part for part in _PART.findall(way)) for way in _FIELD.findall(said)]
     remedy = "`kubectl explain job.spec.template.spec` lists the fields" if code == 400 else "write what it asks for"
@@ -66,6 +68,7 @@ def blame(template: Template, kind: str, code: int, said: str) -> ScenarioProble
 
 
 def built_in(kind: str) -> Path:
+    """The file of a built-in template."""
     return FOLDER / f"{kind}.yaml"
 
 
@@ -74,7 +77,7 @@ def read_template(file: Path | None, kind: str) -> Template:
     path = file or built_in(kind)
     try:
         with path.open("rb") as stream:
-            text = reading.decode(stream.read(reading.LARGEST_FILE + 1), str(path))
+            text = yaml_reader.decode(stream.read(yaml_reader.LARGEST_FILE + 1), str(path))
     except OSError as error:
         raise UsageProblem(
             f"{path}: {(error.strerror or str(error)).lower()}",
@@ -84,16 +87,17 @@ def read_template(file: Path | None, kind: str) -> Template:
 
 
 def template_of(text: str, file: str) -> Template:
+    """The template in a text; `file` is the name that mistakes give."""
     jobs: list[Source] = []
     claims: list[Source] = []
-    for source in reading.parse_all(text, file):
+    for source in yaml_reader.parse_all(text, file):
         kind = source.data.get("kind")
         if kind == "Job" and source.data.get("apiVersion", "batch/v1") == "batch/v1":
             jobs.append(source)
         elif kind == "PersistentVolumeClaim" and source.data.get("apiVersion", "v1") == "v1":
             claims.append(source)
         else:
-            what = f"{source.data.get('apiVersion')} {kind} is nothing that a template holds"
+            what = f"{source.data.get('apiVersion')} {kind} does not belong in a template"
             remedy = "write a batch/v1 Job, and beside it at most a v1 PersistentVolumeClaim"
             raise ScenarioProblem([source.mistake(("kind",), what, remedy)])
     if len(jobs) != 1 or len(claims) > 1:
@@ -103,15 +107,15 @@ def template_of(text: str, file: str) -> Template:
 
 
 def submit_of(template: Template, options: Options) -> Submit:
-    """The phase that the template and the options make; everything that is wrong with both, at once."""
-    made = _Made(template, options)
+    """The submit phase of a template and options. All mistakes are reported together."""
+    made = _FromTemplate(template, options)
     submit = made.submit()
     if made.mistakes:
         raise ScenarioProblem(made.mistakes)
     return submit
 
 
-class _Made:
+class _FromTemplate:
     def __init__(self, template: Template, options: Options) -> None:
         self.template, self.options = template, options
         self.source = template.job
@@ -122,8 +126,8 @@ class _Made:
         options = self.options
         for name in ("name", "generateName", "namespace"):
             if name in self.get(("metadata",), dict, {}):
-                remedy = "leave it out; --project names the namespace, and every workload has a name of its own"
-                self.wrong(("metadata", name), f"{name} is not the template's to say", remedy)
+                remedy = "remove it; --project names the namespace, and every workload has a name of its own"
+                self.wrong(("metadata", name), f"{name} cannot be set by a template", remedy)
         if self.get(_CONTAINERS, list, []):
             self.set_gpus()
         elif not self.mistakes:
@@ -151,15 +155,15 @@ class _Made:
             claim=self.claim(),
         )
 
-    def wrong(self, way: Way, what: str, remedy: str) -> None:
+    def wrong(self, way: KeyPath, what: str, remedy: str) -> None:
         self.mistakes.append(self.source.mistake(way, what, remedy))
 
-    def get(self, way: Way, shape: type, default: Any) -> Any:
-        """What stands there, if it and all around it are what they must be."""
+    def get(self, way: KeyPath, shape: type, default: Any) -> Any:
+        """The value there, if it and all around it have the right type."""
         value: Any = self.job
         for end, part in enumerate(way):
             if not isinstance(value, dict) and not (isinstance(value, list) and isinstance(part, int)):
-                self.wrong(way[:end], f"{spell(value)} is no mapping", "look at the indentation")
+                self.wrong(way[:end], f"{spell(value)} is not a mapping", "look at the indentation")
                 return default
             value = value[int(part)] if isinstance(value, list) else value.get(part)
             if value is None:
@@ -171,7 +175,7 @@ class _Made:
         return value
 
     def set_gpus(self) -> None:
-        """In the first container: GPUs have the same request and limit, or none."""
+        """In the first container, as request and as limit."""
         if self.options.gpus is None:
             return
         container = self.job["spec"]["template"]["spec"]["containers"][0]
@@ -189,7 +193,7 @@ class _Made:
                 amounts[GPU] = self.options.gpus
 
     def pods(self) -> int:
-        """As many as there are to complete; all at the same time if they are a gang."""
+        """The Job's completions; for a gang, all run at the same time."""
         spec = self.get(("spec",), dict, {})
         if self.options.workers is not None:
             spec["parallelism"] = spec["completions"] = self.options.workers + 1
@@ -197,14 +201,14 @@ class _Made:
         pods: int = self.get(("spec", "completions"), int, parallel)
         for name, value in (("parallelism", parallel), ("completions", pods)):
             if value < 1:
-                self.wrong(("spec", name), f"{value} is no number of pods", "write 1 or more")
+                self.wrong(("spec", name), f"{value} is not a number of pods", "write 1 or more")
         if self.options.kind == "distributed" and (parallel != pods or pods < 2):
             remedy = "write the same number, 2 or more, for parallelism and completions, or give --num-workers"
             self.wrong(("spec", "completions"), "launcher and workers start together, and are at least two", remedy)
         return pods
 
     def requests(self) -> dict[str, int]:
-        """What one pod asks for in all its containers: requests, or limits where there is none."""
+        """Of all containers of a pod: requests, or limits where a request is missing."""
         amounts: dict[str, int] = {}
         for number in range(len(self.get(_CONTAINERS, list, []))):
             way = (*_CONTAINERS, number, "resources")
@@ -213,7 +217,7 @@ class _Made:
                 amounts[name] = amounts.get(name, 0) + amount
         return {name: amount for name, amount in amounts.items() if amount}
 
-    def amounts(self, way: Way) -> dict[str, int]:
+    def amounts(self, way: KeyPath) -> dict[str, int]:
         found: dict[str, int] = {}
         for name, text in self.get(way, dict, {}).items():
             try:
@@ -227,7 +231,7 @@ class _Made:
         text = self.get(_DURATION, str, "")
         if self.options.kind == "interactive":
             if text:
-                self.wrong(_DURATION, "an interactive workload stays until it is deleted", "leave its duration out")
+                self.wrong(_DURATION, "an interactive workload stays until it is deleted", "remove its duration")
             return 0
         try:
             return parse_duration(text) if text else DURATION
@@ -246,7 +250,7 @@ class _Made:
         spec = self.template.claim.data.get("spec")
         if not isinstance(spec, dict):
             self.mistakes.append(
-                self.template.claim.mistake(("spec",), "the claim has no spec", "say what it asks for")
+                self.template.claim.mistake(("spec",), "the claim has no spec", "write what it requests")
             )
             return None
         return spec

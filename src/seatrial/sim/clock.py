@@ -1,8 +1,7 @@
-"""An asyncio event loop on virtual time, so that the choreography of a scenario is written once for every cluster.
+"""An asyncio event loop on virtual time, so that the steps of a scenario are written once for every cluster.
 
-Where a usual loop waits in its selector, this one lets the kernel run up to the next timer. Whatever is scheduled on the loop
-meanwhile (a wait that is over, Ctrl-C cancelling the main task) halts the kernel after the current event, so a large
-simulation reacts at once.
+Where a usual loop waits in its selector, this loop runs the kernel up to the next timer. A callback scheduled meanwhile (the end
+of a wait, Ctrl-C cancelling the main task) halts the kernel after the current event, so a large simulation reacts at once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from seatrial.model.units import SECOND
 from seatrial.sim.kernel import Kernel
 
 _Args = TypeVarTuple("_Args")
-_COARSE = float(1 << 22)  # s: up to here floats tell nanoseconds apart
+_COARSE = float(1 << 22)  # s: up to here floats resolve nanoseconds
 
 
 class _KernelSelector(selectors.SelectSelector):
@@ -30,17 +29,15 @@ class _KernelSelector(selectors.SelectSelector):
         kernel = self._kernel
         if timeout is None:
             if kernel.idle:
-                raise RuntimeError(
-                    "virtual time stands still: nothing can happen any more, and something waits without a time-out"
-                )
-            kernel.run()  # until somebody has something to do: a turn of the loop per event took twice the time
+                raise RuntimeError("virtual time stands still: no event is left, and a wait has no timeout")
+            kernel.run()  # until halted: a turn of the loop per event took twice the time
         elif timeout > 0:
             kernel.run(kernel.now + math.ceil(timeout * SECOND))
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`time()` is the kernel's. Only timers and calls work on it: there is no I/O in virtual time."""
+    """`time()` is the kernel's. Only timers and calls work: there is no I/O in virtual time."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -48,8 +45,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        """asyncio takes a timer as due up to the clock's resolution early. From 97 days on, seconds as floats are coarser than a
-        nanosecond, and a timer that is due now would never be."""
+        """asyncio fires a timer up to the clock's resolution early. From 97 days on, float seconds are coarser than a
+        nanosecond, and with a finer resolution a due timer would never fire."""
         now = self._kernel.now / SECOND
         if now > _COARSE:
             self._clock_resolution = 2 * math.ulp(now)
@@ -58,5 +55,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.Handle:
+        """Halts the kernel after the current event, so that the callback runs at this moment of virtual time."""
         self._kernel.halt()
         return super().call_soon(callback, *args, context=context)

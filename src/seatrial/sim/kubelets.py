@@ -1,11 +1,11 @@
-"""Nodes with a kubelet: containers really have to be started, and starting many at once takes longer.
+"""Nodes with a kubelet: starting containers takes processor time, so many starts at once take longer.
 
-Setting up a sandbox, its network and a container is work for the node's processors: so many core-seconds per pod, one core at
-most for each, shared evenly among all that start at the same time (processor sharing). Beside it stands a part that only
-takes time: the kubelet's sync, the runtime's round trips. An exited container is seen at the next relist, once a second, and
-the pod's terminal phase follows at the one after, when its sandbox has stopped (the published listing shows both).
+Setting up a sandbox, its network and a container costs `start-work` core-seconds per pod, at most one core each; concurrent
+starts share the processors evenly (processor sharing). `start-latency` is a fixed time before: the kubelet's sync, the runtime's
+round trips. The kubelet sees an exited container at the next relist, once a second, and reports the pod's terminal phase at the
+relist after, when the sandbox has stopped (the published listing shows both).
 
-The processors are the node's own, or with `machine-cores` those of one machine that all nodes share, as kind's do.
+The processors are the node's own, or with `machine-cores` those of one machine that all nodes share, as with kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RELIST = 1 * SECOND  # generic PLEG
 
 
 class _Machine:
-    """Processors while pods start on them: `served` is the work each of those now starting has had so far."""
+    """Processors of starting pods: `served` is the work that a pod present from the beginning would have received."""
 
     __slots__ = ("cores", "round", "seen_at", "served", "starting")
 
@@ -35,7 +35,7 @@ class _Machine:
 
 
 class Kubelets:
-    """`start(…, then)`: `then(pod)` when its container runs. `run(…, then)`: when the kubelet says its end."""
+    """The kubelets of all nodes."""
 
     def __init__(self, kernel: Kernel, settings: Mapping[str, Scalar], random: Random) -> None:
         self._kernel, self._random = kernel, random
@@ -44,42 +44,44 @@ class Kubelets:
         cores = float(settings["machine-cores"])
         self._shared = _Machine(cores) if cores else None
         self._machines: dict[int, _Machine] = {}
-        self._relist: dict[int, int] = {}  # nodes do not look at the same moment
+        self._relist: dict[int, int] = {}  # node → offset of its relists
         self._then: dict[int, Do] = {}
 
     def start(self, pod: int, node: int, cores: float, then: Do) -> None:
+        """Starts the pod on its node; calls `then(pod)` when the container runs."""
         self._then[pod] = then
         if node not in self._machines:
             self._machines[node] = self._shared or _Machine(max(cores, 0.1))
             self._relist[node] = int(self._random.random() * RELIST)
-        self._kernel.at(self._kernel.now + self._latency, self._begin, (pod, self._machines[node]))
+        self._kernel.at(self._kernel.now + self._latency, self._begin_work, (pod, self._machines[node]))
 
     def run(self, pod: int, node: int, duration: int, then: Do) -> None:
+        """Runs the pod's container for `duration`; calls `then(pod)` when the kubelet reports the end."""
         end = self._kernel.now + duration
         self._kernel.at(end + (self._relist[node] - end) % RELIST + RELIST, then, pod)
 
-    def _begin(self, start: tuple[int, _Machine]) -> None:
+    def _begin_work(self, start: tuple[int, _Machine]) -> None:
         pod, machine = start
         self._serve(machine)
         heappush(machine.starting, (machine.served + self._work, pod))
         self._plan(machine)
 
     def _serve(self, machine: _Machine) -> None:
-        """Brings `served` up to now: each start gets a core, or its even share of the cores there are."""
+        """Advances `served` to now: each start gets one core or its even share of the cores."""
         if machine.starting:
             share = min(1.0, machine.cores / len(machine.starting))
             machine.served += (self._kernel.now - machine.seen_at) * share
         machine.seen_at = self._kernel.now
 
     def _plan(self, machine: _Machine) -> None:
-        """Looks again when the first of those starting would be done, if nothing changes before."""
+        """Schedules the end of the first start, if nothing changes before."""
         machine.round += 1
         if machine.starting:
             share = min(1.0, machine.cores / len(machine.starting))
             left = max(machine.starting[0][0] - machine.served, 0.0) / share
-            self._kernel.at(self._kernel.now + int(left) + 1, self._look, (machine, machine.round))
+            self._kernel.at(self._kernel.now + int(left) + 1, self._finish_starts, (machine, machine.round))
 
-    def _look(self, look: tuple[_Machine, int]) -> None:
+    def _finish_starts(self, look: tuple[_Machine, int]) -> None:
         machine, planned = look
         if planned != machine.round:
             return

@@ -2,7 +2,8 @@
 
 Pods of one shape see the nodes alike, so feasibility and score are kept per shape in one array and only nodes that changed
 are looked at again. A choice among 1,000 nodes takes about 6 µs this way; filtering and scoring all of them for each pod took
-90 µs. Rules and rounding are those of kube-scheduler's NodeResourcesFit (LeastAllocated), NodeAffinity and TaintToleration.
+90 µs. Rules and rounding are those of kube-scheduler's NodeResourcesFit (LeastAllocated), NodeAffinity, TaintToleration
+and NodeUnschedulable.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from seatrial.model.fit import admits
+from seatrial.model.fit import admits, ignores_cordons
 from seatrial.model.plan import NodeGroup, PodShape
 
 DEFAULT_PODS = 110  # kubelet's maxPods
@@ -29,9 +30,12 @@ MIN_FEASIBLE, SHARE_AT_MOST, SHARE_AT_LEAST, NODES_PER_PERCENT = 100, 50, 5, 125
 class _View:
     """The nodes as pods of one shape see them."""
 
-    __slots__ = ("allowed", "feasible", "known", "needs", "place", "scored_cpu", "scored_memory", "scores")
+    __slots__ = (
+        "allowed", "feasible", "ignores_cordons", "known", "needs", "place", "scored_cpu", "scored_memory", "scores",
+    )  # fmt: skip
 
-    def __init__(self, needs: list[tuple[list[int], int]], scored: tuple[int, int]) -> None:
+    def __init__(self, needs: list[tuple[list[int], int]], scored: tuple[int, int], ignores_cordons: bool) -> None:
+        self.ignores_cordons = ignores_cordons
         self.needs = needs  # (what is free of a resource per node, amount); pods is one of them
         self.scored_cpu, self.scored_memory = scored
         self.allowed: list[int] = []  # per node: NOT_FEASIBLE, or what taints add to the score
@@ -52,18 +56,21 @@ class Nodes:
         self.free: list[list[int]] = [[] for _ in self.resources]
         self._scored_cpu: list[int] = []  # asked for, as scoring counts it
         self._scored_memory: list[int] = []
-        self._closed: set[int] = set()  # cordoned or gone
+        self._closed: set[int] = set()  # not ready, or gone
+        self._cordoned: set[int] = set()
         self._views: dict[int, _View] = {}
         self._shapes: list[PodShape] = []  # keeps the ids above from being reused
         self._journal: list[int] = []
         self._start = 0  # where the next search begins, as kube-scheduler's nextStartNodeIndex
         self._random = random
+        self._wanted = 0  # feasible nodes that end a search
         self.searched = 0  # nodes looked at in the last choice
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def add(self, group: NodeGroup) -> int:
+        """Adds a node of the group; returns its number."""
         node = len(self.groups)
         self.groups.append(group)
         for number, name in enumerate(self.resources):
@@ -77,21 +84,35 @@ class Nodes:
             view.scores = np.append(view.scores, np.int32(NOT_FEASIBLE))
             view.known.append(NOT_FEASIBLE)
         self._journal.append(node)
+        self._wanted = nodes_to_find(len(self.groups))
         return node
 
     def close(self, node: int) -> None:
-        """No further pod goes there: cordoned, or about to be removed."""
+        """No further pod goes there: the node is not ready, or about to be removed."""
         self._closed.add(node)
         self._journal.append(node)
 
     def open(self, node: int) -> None:
+        """The node is ready again."""
         self._closed.discard(node)
         self._journal.append(node)
 
-    def is_open(self, node: int) -> bool:
-        return node not in self._closed
+    def cordon(self, node: int) -> None:
+        """Only pods that tolerate it go there from now on."""
+        self._cordoned.add(node)
+        self._journal.append(node)
+
+    def uncordon(self, node: int) -> None:
+        """The node is schedulable again."""
+        self._cordoned.discard(node)
+        self._journal.append(node)
+
+    def is_open(self, node: int, ignoring_cordons: bool = False) -> bool:
+        """Whether the node takes pods; a cordoned one those that tolerate it."""
+        return node not in self._closed and (ignoring_cordons or node not in self._cordoned)
 
     def take(self, node: int, shape: PodShape) -> None:
+        """Takes the room of one pod on the node."""
         view = self._views.get(id(shape)) or self._view(shape)
         for free, amount in view.needs:
             free[node] -= amount
@@ -100,6 +121,7 @@ class Nodes:
         self._journal.append(node)
 
     def give_back(self, node: int, shape: PodShape) -> None:
+        """Gives back the room of one pod on the node."""
         view = self._views.get(id(shape)) or self._view(shape)
         for free, amount in view.needs:
             free[node] += amount
@@ -116,7 +138,7 @@ class Nodes:
         if not view.feasible:
             self.searched = count
             return -1
-        wanted = nodes_to_find(count)
+        wanted = self._wanted
         scores = view.scores
         start = self._start % count
         if view.feasible == count and wanted < count:
@@ -156,7 +178,7 @@ class Nodes:
         if resource not in self._column:
             return 0
         free = self.free[self._column[resource]]
-        return sum(free) - sum(free[node] for node in self._closed)
+        return sum(free) - sum(free[node] for node in self._closed | self._cordoned)
 
     def takes(self, node: int, shape: PodShape) -> bool:
         """Whether this node could take one more pod of this shape now."""
@@ -182,7 +204,7 @@ class Nodes:
         needs = [(self.free[self._column[name]], amount) for name, amount in shape.requests.items() if amount]
         needs.append((self.free[self._column["pods"]], 1))
         scored = (shape.requests.get("cpu") or SCORED_CPU, shape.requests.get("memory") or SCORED_MEMORY)
-        view = _View(needs, scored)
+        view = _View(needs, scored, ignores_cordons(shape))
         view.allowed = [_allowed(group, shape) for group in self.groups]
         view.scores = np.full(len(self.groups), NOT_FEASIBLE, dtype=np.int32)
         view.known = [NOT_FEASIBLE] * len(self.groups)
@@ -223,7 +245,7 @@ class Nodes:
             view.scores[node] = score
 
     def _score(self, view: _View, node: int, allowed: int) -> int:
-        if node in self._closed:
+        if node in self._closed or (node in self._cordoned and not view.ignores_cordons):
             return NOT_FEASIBLE
         for free, amount in view.needs:
             if free[node] < amount:

@@ -1,6 +1,11 @@
-"""All pods of a run as columns: a pod is a number, the same that the ledger has."""
+"""All pods of a run as columns: a pod is a number.
+
+The pods of workloads are in the ledger too. Those of created objects (a Deployment's) are not, and their `job` is negative.
+"""
 
 from __future__ import annotations
+
+from array import array
 
 from seatrial.model.plan import PodShape
 
@@ -8,14 +13,19 @@ PENDING, ASSUMED, BOUND, RUNNING, FINISHED, GONE = range(6)
 
 
 class Pods:
+    """Columns by the number of the pod."""
+
     def __init__(self) -> None:
-        self.job: list[int] = []  # number of the workload
+        self.job: list[int] = []  # number of the workload; negative: of a created object
+        self.recorded = array("i")  # the ledger's number of the pod, −1: none
         self.shape: list[PodShape] = []
         self.state = bytearray()
         self.node: list[int] = []
 
-    def add(self, job: int, shape: PodShape) -> int:
+    def add(self, job: int, shape: PodShape, recorded: int = -1) -> int:
+        """Adds a pending pod; returns its number."""
         self.job.append(job)
+        self.recorded.append(recorded)
         self.shape.append(shape)
         self.state.append(PENDING)
         self.node.append(-1)

@@ -1,93 +1,99 @@
-"""kube-scheduler's queue: active, backing off, unschedulable; and what moves a pod from one to the other.
+"""kube-scheduler's queue: active, backing off, unschedulable; and the events that move a pod between them.
 
 Facts (kube-scheduler 1.34 and 1.36, pkg/scheduler/backend/queue): back-off 1 s, doubling per failure up to 10 s; its end is
-cut down to a whole second, and pods whose second has passed are let go once a second. A pod that failed waits until something
-happens that the plugin which turned it down has registered for (queueing hints), also if that was while it was looked at, or
-until 5 minutes have passed (looked at every 30 s). While the active queue is empty the next pod is taken from those that back
-off (SchedulerPopFromBackoffQ, on by default since 1.33). A pod's place is by when it was added or last failed, not by when it
-came back into the active queue.
+rounded down to a whole second, and once a second the pods of past seconds are released. A failed pod waits for an event that the
+rejecting plugin has registered for (queueing hints), including events during its own cycle, or for 5 minutes (checked every
+30 s). While the active queue is empty the next pod comes from the back-off (SchedulerPopFromBackoffQ, on by default since 1.33).
+A pod's place is by the time it was added or last failed, not by the time it returned to the active queue.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.sim.framework import EVENTS, POD_GONE, ROOM
 from seatrial.sim.kernel import NEVER, Kernel
-from seatrial.sim.lines import Heap, HeapBySecond, Line, Lines
+from seatrial.sim.sorted_runs import Heap, HeapBySecond, SortedRun, SortedRunBySecond
 
 BACKOFF_FIRST, BACKOFF_MOST = 1 * SECOND, 10 * SECOND
-LONGEST = 5  # failures after which the back-off is at its longest: 1, 2, 4, 8, 10 s
+LONGEST = 5  # failures until the longest back-off: 1, 2, 4, 8, 10 s
+BACKOFF = [0, *(min(BACKOFF_FIRST << doubled, BACKOFF_MOST) for doubled in range(LONGEST))]  # by failures
 BACKOFF_LOOK = 1 * SECOND  # backoffQOrderingWindowDuration
 UNSCHEDULABLE_MOST, UNSCHEDULABLE_LOOK = 5 * MINUTE, 30 * SECOND
 
 
 class Queue:
-    """`key(pod, since)` orders the active queue; `wake` is called when there may be something to pop."""
+    """`key(pod, since)` orders the active queue; `wake` is called when there may be a pod to pop."""
 
     def __init__(self, kernel: Kernel, key: Callable[[int, int], tuple[Any, ...]], wake: Callable[[], None]) -> None:
         self._kernel = kernel
-        self._key = key
+        self.key = key
         self._wake = wake
-        self._active: Line | Heap = Line()
-        self._backing_off: Lines | HeapBySecond = Lines()
-        self._backs_off: dict[int, int] = {}  # pod → the order of its entry above that counts
-        self._unschedulable: dict[int, dict[int, int]] = {ROOM: {}}  # what helps → pod → failed when
-        self._failures: dict[int, tuple[int, int]] = {}  # pod → how often, and when last
+        self._active: SortedRun | Heap = SortedRun()
+        self._backing_off: SortedRunBySecond | HeapBySecond = SortedRunBySecond()
+        self._backoff_order: dict[int, int] = {}  # pod → order of its valid entry above
+        self._unschedulable: dict[int, dict[int, int]] = {ROOM: {}}  # events that help → pod → time of failure
+        self._failures = bytearray()  # per pod, up to LONGEST
+        self._failed_at = array("q")  # per pod, the last
         self._order = 0
-        self._away: set[int] = set()  # deleted while active
+        self._deleted: set[int] = set()  # pods deleted while active
         self._backoff_armed = self._flush_armed = False
-        self.events = 0  # moments at which something happened that may help someone
-        self._last = dict.fromkeys(EVENTS, 0)  # event → the latest of these moments
-        self._helped: dict[int, int] = {}  # what helps someone → the latest moment of any of it
+        self.events = 0  # number of events so far
+        self._last_event = dict.fromkeys(EVENTS, 0)  # event → number of the latest
+        self._last_helped: dict[int, int] = {}  # set of events → number of the latest
 
     def keys_change(self) -> None:
-        """A pod's key may change while it waits. To be called before there are pods."""
+        """A pod's key may change while it waits. Call before adding pods."""
         self._active, self._backing_off = Heap(), HeapBySecond()
 
     def add(self, pod: int) -> None:
-        """A new pod, or one whose back-off is over."""
+        """Adds a new pod, or a pod after its back-off."""
         self._order += 1
-        failed = self._failures.get(pod)
-        since = self._kernel.now if failed is None else failed[1]
-        self._active.push((self._key(pod, since), self._order, pod))
+        since = self._failed_at[pod] if pod < len(self._failures) and self._failures[pod] else self._kernel.now
+        self._active.push((self.key(pod, since), self._order, pod))
         self._wake()
 
     @property
     def first(self) -> tuple[Any, int, int] | None:
-        """The first active one, though it may have been deleted."""
+        """The first active entry; its pod may be deleted."""
         return self._active.first if self._active else None
 
     @property
     def waiting(self) -> int:
-        """How many are active, deleted ones among them."""
+        """Number of active entries, deleted pods included."""
         return len(self._active)
 
     @property
     def empty(self) -> bool:
-        """There is nothing to pop."""
+        """Whether there is nothing to pop."""
         return not self._active and not self._backing_off
 
     def pop(self) -> int:
         """The next pod, or −1."""
-        active, away = self._active, self._away
+        active, deleted = self._active, self._deleted
         while (entry := active.pop()) is not None:
             pod = entry[2]
-            if pod not in away:
+            if pod not in deleted:
                 return pod
-            away.discard(pod)
+            deleted.discard(pod)
         return self._pop_backing_off()
 
     def failed(self, pod: int, events_before: int, helped_by: int = ROOM) -> None:
-        """Turned down. If something that helps came while it was looked at, it backs off; else it waits for that."""
-        now = self._kernel.now
-        before = self._failures.get(pod)
-        self._failures[pod] = (1 if before is None else before[0] + 1, now)
-        helped = self._helped.get(helped_by)
+        """The pod was rejected. It backs off if an event that helps came during its cycle, else waits for one."""
+        now, failures = self._kernel.now, self._failures
+        if pod >= len(failures):
+            self._make_room(pod)
+        if failures[pod] < LONGEST:
+            failures[pod] += 1
+        self._failed_at[pod] = now
+        helped = self._last_helped.get(helped_by)
         if helped is None:
-            helped = self._helped[helped_by] = max(self._last[event] for event in EVENTS if helped_by & event)
+            helped = self._last_helped[helped_by] = max(
+                self._last_event[event] for event in EVENTS if helped_by & event
+            )
         if helped > events_before:
             self._back_off((pod,))
             return
@@ -100,51 +106,62 @@ class Queue:
             self._kernel.at(now + UNSCHEDULABLE_LOOK, self._flush)
 
     def moved(self, event: int = POD_GONE, but: int = -1) -> None:
-        """Something happened that helps those who wait for it, except the pod it came from."""
+        """An event: the pods that wait for it back off, except the pod `but` that caused it."""
         self.events += 1
-        self._last[event] = self.events
-        for helped_by in self._helped:
+        self._last_event[event] = self.events
+        for helped_by in self._last_helped:
             if helped_by & event:
-                self._helped[helped_by] = self.events
+                self._last_helped[helped_by] = self.events
         for helped_by, waiting in self._unschedulable.items():
             if waiting and helped_by & event:
                 self._unschedulable[helped_by] = {but: waiting.pop(but)} if but in waiting else {}
                 self._back_off(waiting)
 
     def activate(self, pod: int) -> bool:
-        """A plugin asks for this pod to be tried now; false if it is not waiting here."""
-        found = self._backs_off.pop(pod, None) is not None or self._take_unschedulable(pod)
+        """A plugin moves this pod to the active queue; False if it does not wait here."""
+        found = self._backoff_order.pop(pod, None) is not None or self._take_unschedulable(pod)
         if found:
             self.add(pod)
         return found
 
+    def _make_room(self, pod: int) -> None:
+        more = pod + 1024 - len(self._failures)
+        self._failures.extend(bytes(more))
+        self._failed_at.frombytes(bytes(8 * more))
+
     def scheduled(self, pod: int) -> None:
-        self._failures.pop(pod, None)
+        """The pod is bound: resets its failures."""
+        if pod < len(self._failures):
+            self._failures[pod] = 0
 
     def remove(self, pod: int) -> None:
         """The pod was deleted while it waited."""
-        if self._backs_off.pop(pod, None) is None and not self._take_unschedulable(pod):
-            self._away.add(pod)
-        self._failures.pop(pod, None)
+        if self._backoff_order.pop(pod, None) is None and not self._take_unschedulable(pod):
+            self._deleted.add(pod)
+        self.scheduled(pod)
 
     def _take_unschedulable(self, pod: int) -> bool:
-        return any(waiting.pop(pod, None) is not None for waiting in self._unschedulable.values())
+        for waiting in self._unschedulable.values():  # noqa: SIM110 a generator costs twice as much
+            if waiting.pop(pod, None) is not None:
+                return True
+        return False
 
     def _back_off(self, pods: Iterable[int]) -> None:
-        """Into the back-off, or past it if its time is over already."""
+        """Moves pods to the back-off, or to the active queue if their back-off is over."""
         now = self._kernel.now
         this_second = now - now % BACKOFF_LOOK
-        failures, backs_off, key, push = self._failures, self._backs_off, self._key, self._backing_off.push
+        backoff_order, key, push = self._backoff_order, self.key, self._backing_off.push
+        failures, failed = self._failures, self._failed_at
         backing_off = False
         for pod in pods:
-            count, failed_at = failures[pod]
-            ends = failed_at + (BACKOFF_FIRST << (count - 1) if count < LONGEST else BACKOFF_MOST)
+            failed_at = failed[pod]
+            ends = failed_at + BACKOFF[failures[pod]]
             until = ends - ends % BACKOFF_LOOK
             if until < this_second:
                 self.add(pod)
                 continue
             self._order = order = self._order + 1
-            backs_off[pod] = order
+            backoff_order[pod] = order
             push(until, (key(pod, failed_at), order, pod))
             backing_off = True
         if backing_off:
@@ -154,12 +171,12 @@ class Queue:
             self._wake()
 
     def _pop_backing_off(self) -> int:
-        """The first of those that back off, or −1."""
-        waiting, backs_off = self._backing_off, self._backs_off
+        """The first pod in back-off, or −1."""
+        waiting, backoff_order = self._backing_off, self._backoff_order
         while (entry := waiting.pop(NEVER)) is not None:
             _, order, pod = entry
-            if backs_off.get(pod) == order:
-                del backs_off[pod]
+            if backoff_order.get(pod) == order:
+                del backoff_order[pod]
                 return pod
         return -1
 
@@ -168,12 +185,12 @@ class Queue:
         self._kernel.at(now - now % BACKOFF_LOOK + BACKOFF_LOOK, self._end_backoffs)
 
     def _end_backoffs(self, _: object) -> None:
-        now, backs_off = self._kernel.now, self._backs_off
+        now, backoff_order = self._kernel.now, self._backoff_order
         this_second = now - now % BACKOFF_LOOK
         while (entry := self._backing_off.pop(this_second)) is not None:
             key, order, pod = entry
-            if backs_off.get(pod) == order:
-                del backs_off[pod]
+            if backoff_order.get(pod) == order:
+                del backoff_order[pod]
                 self._order += 1
                 self._active.push((key, self._order, pod))
         if self._active:

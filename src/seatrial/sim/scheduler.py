@@ -16,13 +16,13 @@ pods that are turned down over and over fill the client's bucket, and the loop s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from seatrial.model.plan import PodShape, Scalar
 from seatrial.model.units import MICROSECOND, SECOND
-from seatrial.sim.api import WRITE, ApiServer, Client
-from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Plugin
+from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Profile, SchedulerPlugin
 from seatrial.sim.kernel import Do, Kernel
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
@@ -43,7 +43,7 @@ class _Cycle(NamedTuple):
     pod: int
     events_before: int
     told: str  # what its condition said
-    plugin: Plugin | None = None  # who turned it down, or asked it to wait
+    plugin: SchedulerPlugin | None = None  # who turned it down, or asked it to wait
     reason: str = ""
 
 
@@ -64,7 +64,7 @@ class Scheduler:
     def __init__(self, around: Around) -> None:
         kernel, self._api, self._nodes, self._pods, settings, self._bound = around
         self._kernel = kernel
-        self._client = Client("kube-scheduler", float(settings["qps"]), float(settings["burst"]))
+        self._client = ApiClient("kube-scheduler", float(settings["qps"]), float(settings["burst"]))
         self._cycle, self._per_node = int(settings["cycle"]), int(settings["cycle-per-node"])
         self._look = min(self._cycle, LOOK)
         self._binding = min(self._cycle - self._look, BINDING)
@@ -72,11 +72,10 @@ class Scheduler:
             self._cycle - self._look - self._binding
         )  # what a longer cycle than the default adds, before permit
         self._owed = 0  # time that bindings take from the loop
-        self._plugins: Sequence[Plugin] = ()
+        self._profile = Profile()
         self._busy = False
         self._current = -1  # the pod whose cycle it is
         self._in_hand = -1  # popped, and its cycle is the next
-        self._hears_bound = False
         self._told: dict[int, str] = {}  # pod → why it is Unschedulable, as its condition says
         self._holding: dict[int, _Cycle] = {}  # waiting in permit
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
@@ -85,22 +84,21 @@ class Scheduler:
         self.sends_back: Callable[[], None] = lambda: None  # told whenever a pod comes back from permit
         self.queue = Queue(kernel, self._key, self._wake)
 
-    def use(self, *plugins: Plugin) -> None:
-        self._plugins = plugins
-        if any(plugin.keys_change for plugin in plugins):
+    def use(self, *plugins: SchedulerPlugin) -> None:
+        """Sets the plugins of the profile, before there are pods."""
+        self._profile = Profile(*plugins)
+        if self._profile.keys_change:
             self.queue.keys_change()
-        self._hears_bound = any(plugin.helped_by & POD_BOUND for plugin in plugins)
+        if self._profile.sort_key is not None:
+            self.queue.key = self._profile.sort_key
 
     def add(self, pod: int) -> None:
-        for plugin in self._plugins:
-            plugin.added(pod)
+        """A new pod."""
+        for added in self._profile.added:
+            added(pod)
         self.queue.add(pod)
 
     def _key(self, pod: int, queued_at: int) -> tuple[Any, ...]:
-        for plugin in self._plugins:
-            key = plugin.sort_key(pod, queued_at)
-            if key is not None:
-                return key
         return (-self._pods.shape[pod].priority, queued_at)
 
     def _wake(self) -> None:
@@ -123,38 +121,58 @@ class Scheduler:
             self._busy = False
             return False
         nodes.searched = 0
-        refused_by = None
-        for plugin in self._plugins:
+        refused_by, node = None, -1
+        for plugin in self._profile.pre_filtering:
             if not plugin.pre_filter(pod):
                 refused_by = plugin
                 break
-        node = self._pick(pod) if refused_by is None else -1
-        if node >= 0:
-            self._assume(pod, node)
-        look = self._api.about(self._look) if self._plugins else self._look
+        else:
+            node = self._pick(pod)
+            if node >= 0:
+                self._assume(pod, node)
+        look = self._api.about(self._look) if self._profile.plugins else self._look
         ends = kernel.now + look + self._filtering + self._owed + self._per_node * nodes.searched
         self._owed = 0
-        cycle = _Cycle(pod, queue.events, self._told.get(pod, ""), refused_by)
+        events, told = queue.events, self._told.get(pod, "")
         if not kernel.advance(ends):
-            kernel.at(ends, self._end, cycle)
+            kernel.at(ends, self._end, _Cycle(pod, events, told, refused_by))
             return False
-        goes_on = self._finish(cycle)
-        if goes_on and node < 0 and not self._plugins and pod not in self.pinned:
-            self._pass_over(self._pods.shape[pod])
+        if node >= 0:
+            self._permit(pod, events, told)
+            return True
+        goes_on = self._fail(pod, events, told, refused_by)
+        if goes_on and refused_by is None and pod not in self.pinned:
+            return self._pass_over(self._pods.shape[pod])
         return goes_on
 
-    def _pass_over(self, shape: PodShape) -> None:
+    def _pass_over(self, shape: PodShape) -> bool:
         """The same cycle for the pods of this shape that come next, as long as nobody else does anything: one has just found no
-        node, so none finds one, and their conditions say so already. With 32,000 Jobs for 80 cores, nine of ten events are that."""
-        queue, kernel, shapes, told = self.queue, self._kernel, self._pods.shape, self._told
-        cost = self._look + self._filtering + self._per_node * self._nodes.searched
+        node, so none finds one, and their conditions say so already. With 32,000 Jobs for 80 cores, nine of ten events are that.
+        Returns whether the loop goes on at once."""
+        queue, kernel, shapes, told, pinned = self.queue, self._kernel, self._pods.shape, self._told, self.pinned
+        pre_filtering, post_filter = self._profile.pre_filtering, self._profile.post_filter
+        look, about = self._look, self._api.about if self._profile.plugins else None
+        more = self._filtering + self._per_node * self._nodes.searched
         while True:
             pod = queue.pop()
-            alike = pod >= 0 and shapes[pod] is shape and told.get(pod) == _NO_ROOM and pod not in self.pinned
-            if not alike or not kernel.advance(kernel.now + cost):
-                self._in_hand = pod
-                return
-            queue.failed(pod, queue.events)
+            if pod < 0 or shapes[pod] is not shape or told.get(pod) != _NO_ROOM or pod in pinned:
+                break
+            for plugin in pre_filtering:
+                if not plugin.pre_filter(pod):
+                    break
+            else:
+                ends = kernel.now + (about(look) if about else look) + more
+                if not kernel.advance(ends):
+                    self._current = pod
+                    kernel.at(ends, self._end, _Cycle(pod, queue.events, _NO_ROOM))
+                    return False
+                for call in post_filter:
+                    call(pod)
+                queue.failed(pod, queue.events)
+                continue
+            break
+        self._in_hand = pod
+        return True
 
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
@@ -165,32 +183,27 @@ class Scheduler:
         return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: _Cycle) -> None:
-        if self._finish(cycle):
-            self._next()
-
-    def _finish(self, cycle: _Cycle) -> bool:
-        """Whether the loop goes on at once."""
-        state = self._pods.state[cycle.pod]
-        if state == PENDING:
-            return self._fail(cycle)
-        if state == ASSUMED:
-            self._permit(cycle)
-        return True
-
-    def _fail(self, cycle: _Cycle) -> bool:
-        """No node for it; the loop goes on when its condition says so."""
         pod, events_before, told, refused_by, _ = cycle
-        for plugin in self._plugins:
-            plugin.post_filter(pod)
+        state = self._pods.state[pod]
+        if state == PENDING and not self._fail(pod, events_before, told, refused_by):
+            return
+        if state == ASSUMED:
+            self._permit(pod, events_before, told)
+        self._next()
+
+    def _fail(self, pod: int, events_before: int, told: str, refused_by: SchedulerPlugin | None) -> bool:
+        """No node for it. Whether the loop goes on at once; else it does when the pod's condition says so."""
+        for post_filter in self._profile.post_filter:
+            post_filter(pod)
         self._current = -1
         self.queue.failed(pod, events_before, refused_by.helped_by if refused_by else ROOM)
         reason = refused_by.reason(pod) if refused_by else _NO_ROOM
         if told == reason:
             return True
         if (delay := self._client.behind(self._kernel.now)) > LONG_WAIT:
-            for plugin in self._plugins:
-                plugin.held_up(delay)
-        self._tell(cycle._replace(reason=reason), self._next)
+            for held_up in self._profile.held_up:
+                held_up(delay)
+        self._tell(_Cycle(pod, events_before, told, refused_by, reason), self._next)
         return False
 
     def _tell(self, cycle: _Cycle, then: Do) -> None:
@@ -214,15 +227,15 @@ class Scheduler:
         if shape.spread:
             held = self._siblings.setdefault(pods.job[pod], {})
             held[node] = held.get(node, 0) + 1
-        for plugin in self._plugins:
-            plugin.reserve(pod, node)
+        for reserve in self._profile.reserve:
+            reserve(pod, node)
 
-    def _permit(self, cycle: _Cycle) -> None:
-        pod, wait, asked_by = cycle.pod, ALLOW, None
-        for plugin in self._plugins:
+    def _permit(self, pod: int, events_before: int, told: str) -> None:
+        wait, asked_by = ALLOW, None
+        for plugin in self._profile.permitting:
             answer = plugin.permit(pod)
             if answer == REJECT:
-                self._give_up(cycle._replace(plugin=plugin, reason=plugin.reason(pod)))
+                self._give_up(_Cycle(pod, events_before, told, plugin, plugin.reason(pod)))
                 return
             if answer > wait:
                 wait, asked_by = answer, plugin
@@ -232,7 +245,7 @@ class Scheduler:
             self._owed += self._binding
             self._bind(pod)
             return
-        self._holding[pod] = held = cycle._replace(plugin=asked_by)
+        self._holding[pod] = held = _Cycle(pod, events_before, told, asked_by)
         self._kernel.after(wait, self._time_out, held)
 
     def _time_out(self, held: _Cycle) -> None:
@@ -250,9 +263,9 @@ class Scheduler:
         """A plugin sends a pod that waits in permit back to the queue; its own goroutine does the rest."""
         held = self._holding.pop(pod, None)
         if held is not None:
-            self._kernel.at(
-                self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, held._replace(reason=reason)
-            )
+            pod, events_before, told, plugin, _ = held
+            gives_up = _Cycle(pod, events_before, told, plugin, reason)
+            self._kernel.at(self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, gives_up)
 
     def activate(self, pod: int) -> None:
         """A plugin wants this pod to be tried, past its back-off; one that waits in permit, should it come back."""
@@ -268,8 +281,8 @@ class Scheduler:
         self._pods.state[pod] = PENDING
         self._pods.node[pod] = -1
         self.sends_back()
-        for plugin in self._plugins:
-            plugin.unreserve(pod)
+        for unreserve in self._profile.unreserve:
+            unreserve(pod)
         if pod in self._wanted:
             self._wanted.discard(pod)
             events_before = -1
@@ -288,9 +301,9 @@ class Scheduler:
         self._pods.state[pod] = BOUND
         self.queue.scheduled(pod)
         self._told.pop(pod, None)
-        for plugin in self._plugins:
-            plugin.bound(pod)
-        if self._hears_bound:
+        for bound in self._profile.bound:
+            bound(pod)
+        if self._profile.hears_bound:
             self.queue.moved(POD_BOUND)
         self._bound(pod)
 
@@ -312,8 +325,8 @@ class Scheduler:
     def ended(self, pod: int) -> None:
         """A bound pod finished."""
         self.free(pod)
-        for plugin in self._plugins:
-            plugin.gone(pod)
+        for gone in self._profile.gone:
+            gone(pod)
 
     def delete(self, pod: int) -> None:
         """The pod is deleted, wherever it stands; its state is GONE afterwards."""
@@ -324,10 +337,10 @@ class Scheduler:
                 self.queue.remove(pod)
         else:
             if self._holding.pop(pod, None) is not None:
-                for plugin in self._plugins:
-                    plugin.unreserve(pod)
+                for unreserve in self._profile.unreserve:
+                    unreserve(pod)
             self._wanted.discard(pod)
             self.free(pod)
         self._told.pop(pod, None)
-        for plugin in self._plugins:
-            plugin.gone(pod)
+        for gone in self._profile.gone:
+            gone(pod)

@@ -1,51 +1,38 @@
-"""What can be under test. Every stack, ours or another package's, is found through the entry points `seatrial.stacks`."""
+"""The stacks that can be under test. Each, ours or a foreign package's, is found through the entry points `seatrial.stacks`."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from seatrial.model.errors import SetupProblem, UsageProblem
-from seatrial.model.interfaces import Stack
+from seatrial.model.interfaces import Permission, PresenceSigns, Stack
 from seatrial.model.lifecycle import LOST
-from seatrial.model.settings import Setting
+from seatrial.model.settings import Setting, resolve
+
+# Schedulers that `doctor` looks for although they have no stack here yet.
+WITHOUT_A_STACK: Mapping[str, PresenceSigns] = {
+    "appwrapper": PresenceSigns(
+        "appwrappers.workload.codeflare.dev", ("appwrapper-controller-manager",), "workload.codeflare.dev/v1beta2"
+    ),
+    "volcano": PresenceSigns("queues.scheduling.volcano.sh", ("volcano-scheduler",)),
+    "yunikorn": PresenceSigns(deployments=("yunikorn-scheduler",)),
+    "kai": PresenceSigns("queues.scheduling.run.ai", ("kai-scheduler-default", "kai-operator", "binder")),
+}
 
 
 @cache
 def _entries() -> dict[str, EntryPoint]:
-    """Looked up once: to go through all installed packages takes 10 ms, and every trial asks."""
+    """Cached: reading the metadata of all installed packages takes 10 ms, and every trial asks."""
     return {entry.name: entry for entry in sorted(entry_points(group="seatrial.stacks"), key=lambda e: e.name)}
 
 
 def names() -> list[str]:
+    """Of all stacks, loadable or not."""
     return list(_entries())
-
-
-def settings() -> dict[str, Sequence[Setting]]:
-    """Every stack with its own settings. Of one that cannot be loaded nothing is known: who wants to run it hears why."""
-    found: dict[str, Sequence[Setting]] = {}
-    for name in names():
-        try:
-            found[name] = find(name).settings
-        except SetupProblem:
-            found[name] = ()
-    return found
-
-
-def stages() -> list[str]:
-    """What workloads pass in any stack: standard stages and those of single stacks."""
-    return list(dict.fromkeys(stage for name in names() for stage in stages_of(name)))
-
-
-def stages_of(name: str) -> list[str]:
-    """That can be waited for: a lost pod is replaced, and its workload does not stay there. None, if the stack cannot be loaded:
-    who wants to run it hears why."""
-    try:
-        return [stage.name for stage in find(name).stages if stage != LOST]
-    except SetupProblem:
-        return []
 
 
 def find(name: str) -> Stack:
@@ -65,6 +52,47 @@ def find(name: str) -> Stack:
     return stack
 
 
+def loadable() -> dict[str, Stack]:
+    """All stacks by name, without those that cannot be loaded: `find` says why when one of them is asked for."""
+    found: dict[str, Stack] = {}
+    for name in names():
+        with suppress(SetupProblem):
+            found[name] = find(name)
+    return found
+
+
+def settings() -> dict[str, Sequence[Setting]]:
+    """Every stack with its own settings; none of one that cannot be loaded."""
+    known = loadable()
+    return {name: known[name].settings if name in known else () for name in names()}
+
+
+def stages() -> list[str]:
+    """The stages of all stacks: standard ones and those of single stacks."""
+    return list(dict.fromkeys(stage for name in names() for stage in stages_of(name)))
+
+
+def stages_of(name: str) -> list[str]:
+    """The stages that can be waited for: not `lost`, because a lost pod is replaced. None if the stack cannot be loaded."""
+    try:
+        return [stage.name for stage in find(name).stages if stage != LOST]
+    except SetupProblem:
+        return []
+
+
+def signs() -> dict[str, PresenceSigns | None]:
+    """What shows that a cluster has each stack, for `doctor`; None: nothing has to be installed."""
+    found = {**WITHOUT_A_STACK, **{name: stack.real.signs for name, stack in loadable().items()}}
+    return dict(sorted(found.items()))
+
+
+def permissions() -> dict[str, Sequence[Permission]]:
+    """What our user must be allowed to do for each stack with shipped settings, for `doctor`."""
+    return {
+        name: stack.real.permissions(resolve(stack.settings, "as shipped", {})) for name, stack in loadable().items()
+    }
+
+
 def model_verified(stack: Stack) -> bool:
-    """Whether its model was held against the real thing. What a class inherits says nothing about what it changed."""
+    """Whether its model was compared with the real stack. An inherited answer does not count: it was not about this class."""
     return bool({**vars(type(stack)), **getattr(stack, "__dict__", {})}.get("model_verified", False))

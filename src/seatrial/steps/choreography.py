@@ -1,25 +1,22 @@
-"""Runs a trial's steps on a cluster and says how they ended.
+"""Runs the steps of a trial on a cluster: step after step, the phases of a step side by side.
 
-The event loop is the clock: on the simulator a time-out of ten minutes passes in milliseconds, on a real cluster in ten minutes.
+What a phase does is in its module of `scenario/actions`. The event loop is the clock: on the simulator a timeout of ten minutes
+passes in milliseconds, on a real cluster in ten minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from seatrial.clog import diagnose
-from seatrial.model.interfaces import Cluster, Tally
-from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
-from seatrial.model.load import load_of
-from seatrial.model.plan import Check, Delete, Expectation, Nodes, Pause, Phase, Requests, Submit, Trial, Until, Wait
-from seatrial.model.randomness import stream_seed
-from seatrial.model.units import SECOND, format_duration
+from seatrial.model.errors import SetupProblem
+from seatrial.model.interfaces import Cluster, Judge, Tally
+from seatrial.model.plan import Phase, Trial
 from seatrial.steps.watchman import Clog, Stall, Watchman
-
-Judge = Callable[[Expectation, dict[str, float | str | None]], str | None]  # None: it holds; else why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +28,8 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
-    """From when to when a phase ran; `step` counts from 0."""
+class PhaseTime:
+    """When a phase ran; `step` counts from 0."""
 
     step: int
     phase: str
@@ -41,16 +38,16 @@ class Took:
 
 
 @dataclass(slots=True)
-class Ending:
-    """How the steps ended; `detail` says where and why, unless all is well."""
+class StepsResult:
+    """How the steps ended; `detail` says where and why, unless they completed."""
 
     outcome: str = "completed"
     detail: str = ""
     tallies: list[Tally] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    took: list[Took] = field(default_factory=list)  # every phase that began, in the order they ended
+    took: list[PhaseTime] = field(default_factory=list)  # every phase that began, in the order they ended
     clog: Clog | None = None
-    timed_out: Clog | None = None  # what stood where when the time of a wait was up
+    timed_out: Clog | None = None  # what was unfinished when a wait timed out
     stalls: list[Stall] = field(default_factory=list)  # those that did not end the trial
 
 
@@ -62,10 +59,11 @@ class _Ended(Exception):
         self.outcome, self.detail = outcome, detail
 
 
-async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequence[int] = ()) -> Ending:
-    """Never raises for what happens in a trial: cancelled (Ctrl-C), it ends `interrupted`. `releases` are the stack's own
-    time-outs: see `watchman`."""
-    run = _Run(cluster, trial, judge, releases)
+async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequence[int] = ()) -> StepsResult:
+    """Raises nothing that happens in a trial: cancelled (Ctrl-C), it ends `interrupted`. `releases`: the stack's own timeouts, see
+    `watchman`."""
+    _check_needs(cluster, trial)
+    run = _TrialRun(cluster, trial, judge, releases)
     ending = run.ending
     try:
         await cluster.up()
@@ -86,43 +84,56 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequ
     return ending
 
 
+def _check_needs(cluster: Cluster, trial: Trial) -> None:
+    """A cluster may lack what a kind of phase needs: said before anything is created."""
+    for phase in trial.phases(Phase):
+        if not isinstance(cluster, phase.needs):
+            remedy = "run it on another cluster (--on), or remove the phase"
+            raise SetupProblem(
+                f"--on {trial.on} cannot run phase {phase.name}: it lacks {phase.needs.__name__}", remedy
+            )
+
+
 def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return [
         e for error in group.exceptions for e in (_flat(error) if isinstance(error, BaseExceptionGroup) else [error])
     ]
 
 
-class _Run:
-    """One trial's steps on their way."""
+class _TrialRun:
+    """A trial whose steps run; the actions of its phases see it as a `RunningTrial`."""
 
     def __init__(self, cluster: Cluster, trial: Trial, judge: Judge, releases: Sequence[int]) -> None:
-        self.ending = Ending()
-        self._cluster, self._trial, self._judge = cluster, trial, judge
+        self.ending = StepsResult()
+        self.trial, self.judge = trial, judge
+        self._cluster = cluster
         self._watchman = Watchman(cluster, trial, releases, self._goes_on)
-        self._waits: dict[asyncio.Future[str], Wait] = {}
+        self._waits: dict[asyncio.Future[str], bool] = {}  # whether each goes on
 
     def stalls(self) -> list[Stall]:
+        """Those that did not end the trial."""
         self._watchman.leave()
         return self._watchman.stalls
 
     async def notice_breakage(self) -> None:
-        """A component that is dead for good is a clog too, if work is left: nothing has to be waited for."""
+        """A component that is dead for good is a clog too, if work is left: there is nothing to wait for."""
         why = await self._cluster.broken()
         state = self._cluster.state()
         if state.dead and state.workloads:
-            self._end(Clog(state.at, diagnose(state, 0, (), state.dead), state))
-        raise _Ended("failed", why)
+            self._end_clogged(Clog(state.at, diagnose(state, 0, (), state.dead), state))
+        self.end("failed", why)
 
     async def notice_clogs(self) -> None:
-        self._end(await self._watchman.watch())
+        """Ends the trial when the watchman finds a clog."""
+        self._end_clogged(await self._watchman.watch())
 
-    def _end(self, clog: Clog) -> NoReturn:
+    def _end_clogged(self, clog: Clog) -> NoReturn:
         self.ending.clog = clog
-        raise _Ended("clogged", f"{clog.diagnosis.kind}: {clog.diagnosis.summary}")
+        self.end("clogged", f"{clog.diagnosis.kind}: {clog.diagnosis.summary}")
 
     def _goes_on(self, clog: Clog) -> bool:
-        """If everyone who waits said so beforehand."""
-        if not all(wait.go_on for wait in self._waits.values()):
+        """If all waits said so beforehand."""
+        if not all(self._waits.values()):
             return False
         for done in self._waits:
             if not done.done():
@@ -130,90 +141,39 @@ class _Run:
         return True
 
     async def phase(self, step: int, phase: Phase) -> None:
+        """Runs a phase and keeps when it ran."""
         began = self._cluster.now()
         try:
-            if isinstance(phase, Wait):
-                with self._watchman.waiting():
-                    await self._wait(step, phase)
-            else:
-                with self._watchman.acting():
-                    await self._act(phase)
+            with self._watchman.waiting() if phase.waits else self._watchman.acting():
+                await phase.act(self, self._cluster)
         finally:
-            self.ending.took.append(Took(step, phase.name, began, self._cluster.now()))
+            self.ending.took.append(PhaseTime(step, phase.name, began, self._cluster.now()))
 
-    async def _act(self, phase: Phase) -> None:
-        cluster, trial = self._cluster, self._trial
-        match phase:
-            case Submit():
-                seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, phase.name)
-                self.ending.tallies.append(await cluster.load(load_of(phase, seed)))
-            case Pause():
-                await asyncio.sleep(phase.duration / SECOND)
-            case Nodes():
-                await cluster.nodes(phase)
-            case Delete():
-                await cluster.delete(phase)
-            case Requests():
-                self.ending.tallies.append(await cluster.requests(phase))
-            case Until():
-                await self._until(phase)
-            case Check():
-                figures = {**trial.params, **counts(cluster), "setup": trial.setup.name, "stack": trial.setup.stack}
-                for expectation in phase.expect:
-                    wrong = self._judge(expectation, figures)
-                    if wrong:
-                        raise _Ended("failed", f"{expectation.place}: {wrong}")
+    # what actions use
 
-    async def _wait(self, step: int, wait: Wait) -> None:
-        ledger = self._cluster.ledger
-        stage = ledger.number[wait.stage]
-        submits = [phase for phases in self._trial.steps[: step + 1] for phase in phases if isinstance(phase, Submit)]
-        wanted = [submit for submit in submits if not wait.of or submit.name in wait.of]
-        count = sum(submit.count for submit in wanted) if wait.count is None else wait.count
-        phases = {ledger.phase(submit.name) for submit in wanted} if wait.of else None
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # why it did not come about, or nothing
-        waiting = ledger.when(stage, phases, count, lambda: None if done.done() else done.set_result(""))
-        if waiting is None:
+    def tallied(self, tally: Tally) -> None:
+        self.ending.tallies.append(tally)
+
+    def note(self, text: str) -> None:
+        self.ending.notes.append(Note(self._cluster.now(), text))
+
+    def end(self, outcome: str, detail: str) -> NoReturn:
+        raise _Ended(outcome, detail)
+
+    def time_is_up(self, why: str, *, go_on: bool, of_workloads: bool = False) -> None:
+        left = self._watchman.unfinished() if of_workloads else None
+        if left:
+            why += f": {left.diagnosis.kind}: {left.diagnosis.summary}"
+        if go_on:
+            self.note(f"{why.rstrip('.')}; the run went on")
             return
-        self._waits[done] = wait
+        self.ending.timed_out = left
+        self.end("timeout", why)
+
+    @contextmanager
+    def waiting(self, done: asyncio.Future[str], go_on: bool) -> Iterator[None]:
+        self._waits[done] = go_on
         try:
-            async with asyncio.timeout(wait.timeout / SECOND):
-                why = await done
-        except TimeoutError:
-            after = format_duration(wait.timeout)
-            why = f"after {after} {ledger.reached(stage, phases)} of {count} workloads were {wait.stage}"
-            if left := self._watchman.unfinished():
-                why += f": {left.diagnosis.kind}: {left.diagnosis.summary}"
-            if not wait.go_on:
-                self.ending.timed_out = left
-                raise _Ended("timeout", f"{wait.name}: {why}") from None
+            yield
         finally:
             del self._waits[done]
-            ledger.forget(waiting)
-        if why:
-            self.ending.notes.append(Note(self._cluster.now(), f"{wait.name}: {why.rstrip('.')}; the run went on"))
-
-    async def _until(self, until: Until) -> None:
-        now = 0
-
-        def told(count: int) -> None:
-            nonlocal now
-            now = count
-
-        try:
-            async with asyncio.timeout(until.timeout / SECOND):
-                await self._cluster.until(until, told)
-        except TimeoutError:
-            gone = until.state.endswith("gone")
-            so = f"{now} were not gone" if gone else f"{now} of {until.count} were {until.state}"
-            why = f"{until.name}: after {format_duration(until.timeout)} {so}"
-            if not until.go_on:
-                raise _Ended("timeout", why) from None
-            self.ending.notes.append(Note(self._cluster.now(), f"{why}; the run went on"))
-
-
-def counts(cluster: Cluster) -> dict[str, float | str | None]:
-    """What can be said while a trial runs; the rest of the figures comes afterwards."""
-    ledger = cluster.ledger
-    now = {stage.name: ledger.counts[ledger.number[stage.name]] for stage in (SUBMITTED, COMPLETED, FAILED, DELETED)}
-    return {**now, "pending": now["submitted"] - now["completed"] - now["failed"] - now["deleted"]}

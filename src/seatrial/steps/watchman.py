@@ -1,12 +1,12 @@
-"""Looks on while the steps of a trial wait, and says when nothing will move any more.
+"""Looks for clogs while the steps of a trial wait.
 
-Some clogs are certain: gangs hold what each other needs and nobody takes it back (a knot), a pod fits no node, nothing is under way
-in the simulator. They are said as soon as they can be known. Everything else is a stall: no workload gets on, and it may resolve by
-itself, as gangs that take turns in failing do by chance. A stall is kept with its length and cause, and the trial goes on. It is a
-clog when it lasts longer than `clog.patience`, whatever the time-outs of the stack.
+Some clogs are certain: gangs hold what each other needs and nothing takes it back (a knot), a pod fits no node, no event is left in
+the simulator. They are reported as soon as they are known. Everything else is a stall: no workload makes progress, and that may
+resolve by itself, as it does by chance for gangs that take turns in failing. A stall is recorded with its length and cause, and the
+trial goes on. It becomes a clog when it lasts longer than `clog.patience`, whatever the timeouts of the stack.
 
-The watchman sleeps until the next moment at which it could have something to say, and the ledger wakes it when something that
-matters to it is recorded: a day in which nothing happens costs nothing.
+The watchman sleeps until the next moment at which it could find something, and the ledger wakes it when something relevant is
+recorded: a day in which nothing happens costs nothing.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from seatrial.model.settings import own
 from seatrial.model.state import State
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.ledger import GOT_ON, LOST_POD, MOVED
+from seatrial.scenario.actions.submit_workloads import Submit
 
 LOOK_EVERY = 1 * SECOND  # looks are at whole seconds
-QUIET = 1 * SECOND  # nothing recorded for so long: worth looking for a knot
-ACTING = (
-    13 * SECOND
-)  # what those who could act may take: kube-scheduler's longest back-off, looked at once a second, and a little
-STALLED = (
-    30 * SECOND
-)  # no workload got on for so long although nothing runs or starts: the same for all stacks, to be compared
-TIMES = 3  # a stall is given this many times the longest that resolved before
-PULLING = 5 * MINUTE  # what a real node may take to start a pod without anything to be seen
-OFTEN = 2000  # workloads: with fewer a knot is looked for every second, with twice as many every other
+QUIET = 1 * SECOND  # nothing recorded for so long: time to look for a knot
+# What a component may take to act: kube-scheduler's longest backoff, flushed once a second, and a margin.
+ACTING = 13 * SECOND
+# No progress for so long although nothing runs or starts is a stall; the same for all stacks, so that they compare.
+STALLED = 30 * SECOND
+TIMES = 3  # a stall may last this many times the longest that resolved before
+PULLING = 5 * MINUTE  # what a real node may take to start a pod (pulling images) without a visible change
+OFTEN = 2000  # workloads: with fewer, knots are looked for every second, with twice as many every other second
 NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Clog:
-    """What was found, when, and what stood where then."""
+    """A diagnosis, when it was made, and the state then."""
 
     at: int
     diagnosis: Diagnosis
     state: State
 
     def as_json(self) -> dict[str, Any]:
+        """For trial.json; the state is in a snapshot."""
         return {"at_ns": self.at, **self.diagnosis.as_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """No workload got on from the last that did until the next. `resolved`: by itself, not because a step of the scenario began."""
+    """A time without progress of any workload. `resolved`: by itself, not because the next step of the scenario began."""
 
     from_ns: int
     until_ns: int
@@ -65,7 +65,7 @@ class Stall:
 
 
 class Watchman:
-    """`found` is told of every clog. It counts as the end of the trial unless `found` says that the run goes on."""
+    """`found` is called with every clog; it returns whether the trial goes on nevertheless."""
 
     def __init__(self, cluster: Cluster, trial: Trial, releases: Sequence[int], found: Callable[[Clog], bool]) -> None:
         self.stalls: list[Stall] = []  # those that are over
@@ -74,20 +74,20 @@ class Watchman:
         self._release = max(self._releases, default=0)
         self._patience = int(own(trial.setup.settings, "clog", "patience"))
         self._starting = max((_starting(group) for group in trial.node_groups()), default=0)
-        self._ties = not self._releases and any(submit.gang for submit in trial.submits())  # knots can be proven
+        self._ties = not self._releases and any(submit.gang for submit in trial.phases(Submit))  # knots can be proven
         self._woken = asyncio.Event()
-        self._busy = 0  # phases that do something by themselves: submit, change nodes, pause
+        self._busy = 0  # phases that act: submit, change nodes, pause
         self._waits = 0
-        self._begun = 0  # when the last such phase ended
-        self._looked = -1  # what was last recorded when a knot was last looked for
-        self._progress = -1  # when a workload had last got on at the last look
-        self._knot_at = self._silence_at = self._stall_at = 0  # when each is to be looked at next
-        self._first: Clog | None = None  # a knot that is proven while others can still finish
-        self._stall: Stall | None = None  # one that is not over
+        self._begun = 0  # when the last acting phase ended
+        self._looked = -1  # time of the last record when a knot was last looked for
+        self._progress = -1  # time of the last progress at the last look
+        self._knot_at = self._silence_at = self._stall_at = 0  # when to look next
+        self._first: Clog | None = None  # a proven knot while other workloads can still finish
+        self._stall: Stall | None = None  # the one that is not over
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """A phase that changes something: until it is over nobody can say that nothing will."""
+        """While a phase acts: until it ends, something will still change."""
         self._busy += 1
         try:
             yield
@@ -97,6 +97,7 @@ class Watchman:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
+        """While a phase only waits."""
         self._waits += 1
         self._woken.set()
         try:
@@ -105,7 +106,7 @@ class Watchman:
             self._waits -= 1
 
     def unfinished(self) -> Clog | None:
-        """Why work is left at this moment, for a wait whose time is up; None if none is."""
+        """Why workloads are unfinished now, for a wait that timed out; None if none are."""
         now, ledger, state = self._cluster.now(), self._cluster.ledger, self._cluster.state()
         if not state.workloads:
             return None
@@ -113,11 +114,11 @@ class Watchman:
         return Clog(now, unfinished(state, quiet, self._releases, quiet > self._release + ACTING), state)
 
     def leave(self) -> None:
-        """The trial is over: so is the stall, unless it is what ended it."""
+        """The trial is over, and with it a stall that did not end it."""
         self._end_stall(resolved=False)
 
     async def watch(self) -> Clog:
-        """Returns when the trial is clogged."""
+        """Returns when the trial is clogged and does not go on."""
         while True:
             if self._busy or not self._waits:
                 await self._woken.wait()
@@ -133,7 +134,7 @@ class Watchman:
             self._begin_again()
 
     async def _sleep(self) -> None:
-        """Until the next look, or something is recorded that brings it forward."""
+        """Until the next look, or until something relevant is recorded."""
         until = min(self._knot_at, self._silence_at, self._stall_at)
         what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0)
         if self._stall or NEVER in (self._silence_at, self._stall_at):
@@ -145,7 +146,7 @@ class Watchman:
         self._woken.clear()
 
     def _wake(self, what: int = LOST_POD) -> None:
-        """A pod that is lost may be what the next look waits for."""
+        """A lost pod may be what the next look waits for."""
         if what == LOST_POD:
             self._silence_at = self._stall_at = 0
         self._woken.set()
@@ -170,7 +171,7 @@ class Watchman:
         return self._look_for_knots(now, moved) or self._look_at_silence(now, moved) or self._look_at_stall(now, got_on)
 
     def _look_for_knots(self, now: int, moved: int) -> Clog | None:
-        """Once nothing has been recorded for a moment. It costs about 10 µs per workload: the more are open, the rarer."""
+        """Once nothing was recorded for a moment. It costs about 10 µs per workload: the more are open, the rarer."""
         if not self._ties or moved == self._looked:
             self._knot_at = NEVER
             return None
@@ -178,9 +179,9 @@ class Watchman:
         if now < due:
             self._knot_at = due
             return None
-        self._looked, unfinished = moved, self._cluster.unfinished()
-        self._knot_at = now + LOOK_EVERY * (1 + len(unfinished) // OFTEN)
-        if not any(w.gang and w.nodes and missing(w) for w in unfinished):
+        self._looked, (left, holders) = moved, self._cluster.holders()
+        self._knot_at = now + LOOK_EVERY * (1 + left // OFTEN)
+        if not any(w.gang and w.nodes and missing(w) for w in holders):
             return None
         state = self._cluster.state()
         proven = knot(state)
@@ -190,14 +191,14 @@ class Watchman:
         return None if proven.can_finish else self._first
 
     def _look_at_silence(self, now: int, moved: int) -> Clog | None:
-        """Nothing was recorded although there was time for it: what is certain now is said."""
+        """Nothing was recorded although there was time for it: a certain clog is reported."""
         if now < self._silence_at:
             return None
         rest = max(moved + self._release, self._busy_until(now, moved + self._release + ACTING)) + ACTING
         self._silence_at = _look_time(rest)
         if now < self._silence_at:
             return None
-        self._silence_at = NEVER  # until a workload gets on or pods are lost: till then nothing becomes certain
+        self._silence_at = NEVER  # until progress or a lost pod: before that nothing becomes certain
         state = self._cluster.state()
         if not state.workloads:
             return None
@@ -206,7 +207,7 @@ class Watchman:
         return (self._first or Clog(now, diagnosis, state)) if is_over else None
 
     def _look_at_stall(self, now: int, got_on: int) -> Clog | None:
-        """First it is noticed, then it has lasted too long."""
+        """Notices a stall, and reports it as a clog once it has lasted too long."""
         if now < self._stall_at:
             return None
         since = max(got_on, self._busy_until(now, got_on + STALLED))
@@ -219,10 +220,10 @@ class Watchman:
             return None
         state = self._cluster.state()
         if not state.workloads:
-            self._stall_at = NEVER  # all are over: what the wait is for will not come
+            self._stall_at = NEVER  # all workloads are over: what the wait is for will not come
             return None
         if self._stall is None:
-            cause = self._diagnosis(state)  # how long it lasts is not known yet
+            cause = self._diagnosis(state)  # its length is not known yet
             self._stall = Stall(since, now, now, True, cause.kind, cause.summary)
         if now < self._stall_at:
             return None
@@ -234,12 +235,12 @@ class Watchman:
         return max(self._patience, TIMES * longest)
 
     def _busy_until(self, now: int, due: int) -> int:
-        """When everything that runs or starts should have ended; not asked for before `due`."""
+        """When everything that runs or starts should have ended; 0 before `due`."""
         if now < due:
             return 0
-        unfinished = self._cluster.unfinished()
-        ends = [workload.due for workload in unfinished if workload.runs]
-        starts = self._cluster.ledger.touched + self._starting if any(w.starting for w in unfinished) else 0
+        _, holders = self._cluster.holders()
+        ends = [workload.due for workload in holders if workload.runs]
+        starts = self._cluster.ledger.touched + self._starting if any(w.starting for w in holders) else 0
         return max(starts, *ends, 0)
 
     def _diagnosis(self, state: State, now: int = 0) -> Diagnosis:
@@ -264,7 +265,7 @@ def _look_time(at: int) -> int:
 
 
 def _starting(group: NodeGroup) -> int:
-    """What a node of the group takes at most from a bound pod to a running one; real ones may have to pull an image."""
+    """The longest time from a bound pod to a running one on the nodes of a group; real nodes may have to pull an image."""
     if group.existing or group.kubelet:
         return PULLING
     return max(group.create.least, group.create.most) + max(group.start.least, group.start.most)

@@ -1,4 +1,4 @@
-"""What a submission is, and the files that say so: `study.json` is all that a later process needs to go on with it."""
+"""A submission and its files: `study.json` has all that a later process needs to continue it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from typing import Any
 from seatrial.model.errors import SeatrialError, SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.model.plan import Client, Pace, PodShape, Scalar, Setup, Submit, Target, Trial, Workload, to_json
+from seatrial.model.plan import ClientSettings, Pace, PodShape, Scalar, Setup, Target, Trial, Workload, to_json
 from seatrial.model.settings import own
-from seatrial.study import directory
-from seatrial.study.describing import description
+from seatrial.record.layout import STUDY, TRIALS
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.study import study_directory
+from seatrial.study.trial_document import description
 
 NAME = "submit"
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """All that a process needs to go on with one: it stands in study.json."""
+    """What study.json holds of a submission."""
 
     out: Path
     study: str
@@ -38,24 +40,28 @@ class Submission:
 
     @property
     def trial(self) -> Trial:
+        """Its only trial."""
         on = "local" if self.target.cluster else "kubeconfig"
-        setup = Setup(self.stack, self.stack, (), Client(self.rate), self.settings)
+        setup = Setup(self.stack, self.stack, (), ClientSettings(self.rate), self.settings)
         return Trial(1, NAME, on, setup, {}, 1, 1, ((self.submit,),), target=self.target)
 
     @property
     def rate(self) -> float | None:
+        """Workloads per second; None: as fast as possible."""
         return float(own(self.settings, "submit", "rate")) or None
 
     @property
     def directory(self) -> Path:
-        return self.out / "trials" / self.trial.name
+        """Of its trial."""
+        return self.out / TRIALS / self.trial.name
 
     @property
     def labels(self) -> dict[str, str]:
+        """Of everything it creates."""
         return {STUDY_LABEL: self.study}
 
     def workload(self, index: int) -> Workload:
-        """Its name is the same in every process, and nobody else's."""
+        """A workload whose name is unique, and the same in every process."""
         return self.submit.workload(index, self.submit.sizes[0], f"{self.submit.name}-{self.study}")
 
 
@@ -63,8 +69,8 @@ Blames = Callable[[str, int, str], SeatrialError | None]  # kind, code and words
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the command line asks for; the workloads' part has become a `Submit` already."""
+class SubmissionRequest:
+    """What the command line asks for."""
 
     submit: Submit
     target: Target
@@ -77,6 +83,7 @@ class Wish:
 
 
 def trial_json(made: Submission, stack: Stack) -> dict[str, Any]:
+    """trial.json of a new submission."""
     target = {key: value for key, value in to_json(made.target).items() if value}
     own_marks = {
         "study": made.study,
@@ -92,42 +99,46 @@ def trial_json(made: Submission, stack: Stack) -> dict[str, Any]:
     }
 
 
-def study_json(made: Submission, wish: Wish) -> dict[str, Any]:
+def study_json(made: Submission, request: SubmissionRequest) -> dict[str, Any]:
+    """study.json of a new submission."""
     recorded = {
         "study": made.study, "namespace": made.namespace, "own_namespace": made.own_namespace, "stack": made.stack,
         "project": made.project, "wall_epoch_ns": made.epoch_ns, "settings": to_json(made.settings),
-        "template": wish.template, "submit": to_json(made.submit),
+        "template": request.template, "submit": to_json(made.submit),
     }  # fmt: skip
-    document = directory.describe(NAME, recorded, [made.trial], dict(wish.asked))
+    document = study_directory.study_document(NAME, recorded, [made.trial], dict(request.asked))
     return {**document, "run": run_of(made, "running")}
 
 
 def run_of(made: Submission, state: str) -> dict[str, Any]:
+    """`run` of study.json, which differs between two runs of the same study."""
     started = datetime.datetime.fromtimestamp(made.epoch_ns / 1e9, datetime.UTC).isoformat(timespec="seconds")
     wall = {"wall_s": round((time.time_ns() - made.epoch_ns) / 1e9, 3)} if state != "running" else {}
-    return {"started": started, **directory.surroundings(), **wall, "state": state}
+    return {"started": started, **study_directory.surroundings(), **wall, "state": state}
 
 
 def refuse_occupied(out: Path) -> None:
-    if not (out / "study.json").exists():
+    """Raises if `out` holds a study."""
+    if not (out / STUDY).exists():
         return
     try:
         recorded(out)
     except SeatrialError:
         raise UsageProblem(f"{out} holds another study already", "give another -o") from None
     raise UsageProblem(
-        f"{out} holds a submission already", f"go on with it: seatrial submit -o {out} --resume; or give another -o"
+        f"{out} holds a submission already", f"continue it: seatrial submit -o {out} --resume; or give another -o"
     )
 
 
 def recorded(out: Path) -> dict[str, Any]:
-    path = out / "study.json"
+    """study.json of a submission; raises if `out` holds none."""
+    path = out / STUDY
     if not path.is_file():
-        raise UsageProblem(f"{out} holds no study to go on with", "leave --resume away to begin one")
+        raise UsageProblem(f"{out} holds no study to continue", "omit --resume to begin one")
     try:
         document: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
-        raise SetupProblem(f"{path} is not JSON: {error}", "it was damaged: submit into another OUT") from error
+        raise SetupProblem(f"{path} is not JSON: {error}", "it is damaged: submit into another OUT") from error
     if document.get("name") != NAME:
         raise UsageProblem(
             f"{out} holds a study of '{document.get('name')}', not one that `seatrial submit` made", "give another -o"
@@ -138,6 +149,7 @@ def recorded(out: Path) -> dict[str, Any]:
 def refuse_other_options(
     out: Path, document: Mapping[str, Any], given: Mapping[str, Any], template: str | None
 ) -> None:
+    """Raises if options differ from those that the submission began with."""
     asked = document["asked"]
     other = [
         f"{name} was {'not given' if asked.get(name) is None else asked[name]}, not {value}"
@@ -149,11 +161,12 @@ def refuse_other_options(
     if other:
         raise UsageProblem(
             f"{out} was begun with other options: {'; '.join(other)}",
-            f"go on as it was begun: seatrial submit -o {out} --resume; or give another -o",
+            f"continue as it was begun: seatrial submit -o {out} --resume; or give another -o",
         )
 
 
 def submission_of(out: Path, document: Mapping[str, Any]) -> Submission:
+    """The submission that study.json describes."""
     said = document["scenario"]
     fields = {key: value for key, value in said["submit"].items() if key != "action"}
     fields |= {

@@ -15,83 +15,97 @@ from threading import Event, Thread
 from typing import Any
 
 from seatrial import stacks
-from seatrial.analysis.directory import TrialRecord
 from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
-from seatrial.model.state import State
 from seatrial.record import metrics, requests
+from seatrial.record.files import write_json
 from seatrial.record.inventory import inventory
+from seatrial.record.layout import TRIAL
 from seatrial.record.ledger import Ledger
 from seatrial.record.merging import seal
-from seatrial.record.segments import Segment
+from seatrial.record.segments import Observations, Segment
 from seatrial.record.submissions import Submissions
+from seatrial.record.trial_record import RUNNING, TrialRecord
+from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.expressions import Expression
-from seatrial.steps.choreography import Ending, run_steps
-from seatrial.study.describing import description, write_json
-from seatrial.study.interrupting import interruption
+from seatrial.steps.choreography import StepsResult, run_steps
+from seatrial.study.interruption import interruption
+from seatrial.study.trial_document import description
 
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
-LATE_S = 0.5  # or 5 % of the time between two workloads: the mean rate alone hides stalls that are made up for later
+LATE_S = 0.5  # or 5 % of the time between two workloads: a mean rate hides stalls that are caught up later
 
-Told = Callable[
-    [str, int, int, int, float, int], None
-]  # trial, submitted, completed, of, virtual seconds, requests sent
+# Called with the trial's name, workloads submitted, completed and planned, virtual seconds, and requests sent.
+ReportProgress = Callable[[str, int, int, int, float, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the study needs to know of a trial that is over."""
+    """What a trial leaves beside its directory."""
 
     trial: str
     outcome: str
     detail: str
     figures: dict[str, Any]
     failed_expectations: tuple[str, ...]
-    set_up: bool = True  # false: it never began, because what it needs could not be built or started
+    set_up: bool = True  # false: it did not begin, because something could not be built or started
 
 
-def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> Outcome:
-    """The whole life of a trial; its directory is there, marked `running`, from the first moment. One that cannot be set up
-    raises if it is alone, else it is `failed`: others may still run."""
+def run_trial(trial: Trial, directory: Path, progress: ReportProgress, alone: bool = True) -> Outcome:
+    """Runs a trial into its directory, which is marked `running` from the first moment. A trial that cannot be set up raises if it
+    is alone; otherwise it is `failed`, and others may still run."""
     directory.mkdir(parents=True)
     started = time.time()
     stack = stacks.find(trial.setup.stack)
     record = description(trial, stack)
-    write_json(directory / "trial.json", {**record, "outcome": "running"})
+
+    def mark_running() -> None:
+        write_json(directory / TRIAL, {**record, "outcome": RUNNING})
+
+    mark_running()
     ledger = Ledger(stack.stages, Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
     record |= {"target": cluster.target(), "sources": cluster.sources()}
-    if record["target"]:  # before anything is made there, so that `seatrial clean -o OUT` finds it
-        write_json(directory / "trial.json", {**record, "outcome": "running"})
+    if record["target"]:  # before anything is created there, so that `seatrial clean -o OUT` finds it
+        mark_running()
 
     def begun() -> None:
-        """So that `seatrial sample` can go on where a killed run stopped."""
+        """With the epoch `seatrial sample` can take over from a run that was killed."""
         record["wall_epoch_ns"] = cluster.wall_epoch
-        write_json(directory / "trial.json", {**record, "outcome": "running"})
+        mark_running()
 
     try:
-        ending, set_up = _run(cluster, trial, ledger, told, begun, stack.releases(trial.setup.settings)), True
+        ending, set_up = _run(cluster, trial, ledger, progress, begun, stack.releases(trial.setup.settings)), True
     except BaseException as problem:
-        write_json(directory / "trial.json", {**record, "target": cluster.target(), "outcome": "running"})
+        record["target"] = cluster.target()
+        mark_running()
         if alone or not isinstance(problem, SetupProblem):
             raise
-        ending, set_up = Ending("failed", f"{problem.message} ({problem.remedy})"), False
+        ending, set_up = StepsResult("failed", f"{problem.message} ({problem.remedy})"), False
     submissions.close()
     ledger.close()
-    found = cluster.sources()
-    seal(directory, ledger.stages, [int(source["error_ns"]) for source in found])
+    record["sources"] = sources = cluster.sources()
+    observed = seal(directory, ledger.stages, [int(source["error_ns"]) for source in sources])
     requests.seal(directory)
     metrics.seal(directory)
-    record["files"] = inventory(directory)
-    if ending.clog:
-        _write_snapshot(directory / "snapshot-clog.json.gz", ending.clog.state)
-    if ending.timed_out:
-        _write_snapshot(directory / "snapshot-timeout.json.gz", ending.timed_out.state)
-    record |= {
+    _write_snapshots(directory, ending)
+    record |= {"files": inventory(directory), **_results(cluster, ending, ledger)}
+    record["run"] = {
+        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
+        "wall_s": round(time.time() - started, 3),
+    }
+    outcome = _judged(trial, TrialRecord(directory, record), record, observed)
+    write_json(directory / TRIAL, record)
+    return dataclasses.replace(outcome, set_up=set_up)
+
+
+def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger) -> dict[str, Any]:
+    """What the steps and the cluster leave for trial.json."""
+    return {
         "target": cluster.target(),
         "nodes": cluster.node_spans(),
         "outcome": ending.outcome,
@@ -103,39 +117,34 @@ def run_trial(trial: Trial, directory: Path, told: Told, alone: bool = True) -> 
         "stalls": to_json(ending.stalls),
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
-        "sources": found,
         "wall_epoch_ns": cluster.wall_epoch,
         "validity": _validity(ending, cluster),
-        "run": {
-            "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
-            "wall_s": round(time.time() - started, 3),
-        },
     }
-    outcome = _judged(trial, TrialRecord(directory, record), record)
-    write_json(directory / "trial.json", record)
-    return dataclasses.replace(outcome, set_up=set_up)
 
 
 def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> Cluster:
+    """The cluster of the kind that `--on` named."""
     if trial.on == "sim":
         from seatrial.clusters.sim import SimCluster
 
         return SimCluster(trial, stack, ledger, submissions, directory)
     if trial.on == "local":
-        from seatrial.clusters.local.cluster import KeptCluster, LocalCluster
+        from seatrial.clusters.local.local_cluster import fresh_cluster, kept_cluster
 
         if trial.target.cluster:
-            return KeptCluster(trial, stack, ledger, submissions, directory)
-        return LocalCluster(trial, stack, ledger, submissions, directory)
-    from seatrial.clusters.attached.cluster import AttachedCluster
+            return kept_cluster(trial, stack, ledger, submissions, directory)
+        return fresh_cluster(trial, stack, ledger, submissions, directory)
+    from seatrial.clusters.attached.attached_cluster import attached_cluster
 
-    return AttachedCluster(trial, stack, ledger, submissions, directory)
+    return attached_cluster(trial, stack, ledger, submissions, directory)
 
 
 def _run(
-    cluster: Cluster, trial: Trial, ledger: Ledger, told: Told, begun: Callable[[], None], releases: Sequence[int]
-) -> Ending:
-    of = sum(submit.count for submit in trial.submits())
+    cluster: Cluster, trial: Trial, ledger: Ledger, progress: ReportProgress, begun: Callable[[], None],
+    releases: Sequence[int],
+) -> StepsResult:  # fmt: skip
+    """Runs the steps, while a thread reports progress."""
+    of = sum(submit.count for submit in trial.phases(Submit))
     stage = ledger.number
     over = Event()
 
@@ -145,7 +154,7 @@ def _run(
             if cluster.wall_epoch and not known:
                 known = True
                 begun()
-            told(
+            progress(
                 trial.name,
                 ledger.counts[stage["submitted"]],
                 ledger.counts[stage["completed"]],
@@ -154,7 +163,7 @@ def _run(
                 cluster.sent(),
             )
 
-    async def main() -> Ending:
+    async def main() -> StepsResult:
         interruption.cancels(asyncio.current_task())
         try:
             return await run_steps(cluster, trial, judge, releases)
@@ -172,11 +181,11 @@ def _run(
 
 
 def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
-    """None if the expectation holds for these figures, else a sentence that says what was found."""
+    """None if the expectation holds for these figures, else a sentence with the values."""
     return Expression.parse(expectation.text).why_not(figures)
 
 
-def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
+def _validity(ending: StepsResult, cluster: Cluster) -> dict[str, Any]:
     measured = cluster.validity()
     reasons: list[Doubt] = list(measured.pop("reasons"))
     if ending.outcome == "interrupted":
@@ -197,23 +206,23 @@ def _validity(ending: Ending, cluster: Cluster) -> dict[str, Any]:
     return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
 
 
-def _judged(trial: Trial, seen: TrialRecord, record: dict[str, Any]) -> Outcome:
-    """Audits, figures and expectations, into `record`. Interrupted, nothing is judged: the user wants to be gone."""
+def _judged(trial: Trial, seen: TrialRecord, record: dict[str, Any], observed: Observations | None) -> Outcome:
+    """Adds audits and expectations to `record`. An interrupted trial is not judged: the user does not want to wait."""
     values: dict[str, Any] = {}
     judged = []
     if record["outcome"] != "interrupted":
         from seatrial.analysis.audits import audits_of
-        from seatrial.analysis.figures import asked_of, figures_of
-        from seatrial.analysis.lifecycle import lifecycle
+        from seatrial.analysis.stage_times import lifecycle
+        from seatrial.analysis.trial_figures import asked_of, figures_of
 
-        lived = lifecycle(seen)
+        lived = lifecycle(seen, observed)
         record["audits"] = audits_of(lived)
         values = figures_of(lived)
         for expectation in trial.expect:
             expression = Expression.parse(expectation.text)
             if expression.references:
-                continue  # about other trials as well: judged when all are there
-            asked = asked_of(seen, expression.asked, lived)
+                continue  # compares trials: judged when all have ended
+            asked = asked_of(seen, expression.asked, lambda _: lived)
             wrong = judge(expectation, {**trial.params, **values, **asked})
             judged.append({**to_json(expectation), "holds": wrong is None, "explanation": wrong or ""})
     record["expect"] = judged
@@ -226,6 +235,9 @@ def _judged(trial: Trial, seen: TrialRecord, record: dict[str, Any]) -> Outcome:
     )
 
 
-def _write_snapshot(path: Path, state: State) -> None:
-    """Without a time in its header: the same seed gives the same bytes."""
-    path.write_bytes(gzip.compress(json.dumps(to_json(state)).encode(), mtime=0))
+def _write_snapshots(directory: Path, ending: StepsResult) -> None:
+    """Pods and nodes at a clog or timeout. The gzip header has no time: the same seed gives the same bytes."""
+    for name, found in (("clog", ending.clog), ("timeout", ending.timed_out)):
+        if found:
+            data = gzip.compress(json.dumps(to_json(found.state)).encode(), mtime=0)
+            (directory / f"snapshot-{name}.json.gz").write_bytes(data)

@@ -1,6 +1,5 @@
-"""A real Kubernetes control plane as processes of this machine: no container engine, ready in seconds, gone without a
-trace.
+"""A real Kubernetes control plane as processes of this machine: no container engine, ready in seconds, removed completely.
 
-`description` is what a cluster consists of, `components` the defaults, `supervisor` runs descriptions, `plane` is the
-whole for a trial, `keeper` the whole for `seatrial cluster up`.
+`components` describes its processes, `plane` starts and stops them, `local_cluster` chooses the parts of a trial, `keeper` runs the
+control plane of `seatrial cluster up`.
 """

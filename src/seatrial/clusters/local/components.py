@@ -1,34 +1,35 @@
-"""The control plane as it is before a stack amends it: one function per component, each returning a plain
-description.
+"""The control plane before a stack amends it: one function per component, each returning a plain description.
 
-Flags follow what kubeadm sets where that shows in figures (own identities, Node and RBAC authorization, Priority &
-Fairness, admission) and leave it where a throw-away machine is better served: no fsync, no leader election (a killed
-controller manager would be missed for 15 s), etcd on a Unix socket that only the owner can open.
+Flags follow kubeadm where that shows in figures (own identities, Node and RBAC authorization, Priority & Fairness, admission)
+and differ where a throw-away cluster is better served: no fsync, no leader election (a killed controller manager would be
+missed for 15 s), etcd on a Unix socket that only the owner can open.
 
-Controllers share the identity `system:kube-controller-manager` instead of a service account each. With service
-accounts the manager fetches some forty tokens through its own 20 requests per second, and nothing moves for 4.7 s
-after its start (measured; 0.1 s without). Every controller still has a rate limit and a user agent of its own, and
-fairness puts both kinds of identity on the same level with the same flows. `--use-service-account-credentials: true`
-in the settings brings it back.
+Controllers share the identity `system:kube-controller-manager` instead of a service account each. With service accounts the
+manager fetches some forty tokens through its own 20 requests per second, and nothing moves for 4.7 s after its start (measured;
+0.1 s without). Every controller still has its own rate limit and user agent, and fairness puts both kinds of identity on the
+same level with the same flows. The setting `--use-service-account-credentials: true` brings service accounts back.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.clusters.local import programs
-from seatrial.clusters.local.ports import HOST, Ports
-from seatrial.clusters.local.versions import at_version
+from seatrial.clusters import programs
+from seatrial.clusters.kwok.kwok_process import STAGES, kwok, kwok_config
+from seatrial.clusters.programs.versions import at_version
+from seatrial.clusters.supervision import directories
+from seatrial.clusters.supervision.ports import HOST, Ports
+from seatrial.clusters.supervision.spawning import roomy
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Override, Ready
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Scalar
+from seatrial.model.settings import Settings
 
-ADMIN = Identity("admin", "seatrial-admin", ("system:masters",))  # sets things up; exempt from fairness: not for load
-USER = Identity("seatrial", "seatrial", (), "cluster-admin")  # everything the user and the load do
+ADMIN = Identity("admin", "seatrial-admin", ("system:masters",))  # for set-up only: exempt from fairness
+USER = Identity(directories.USER, "seatrial", (), "cluster-admin")  # for the user and the load
 IDENTITIES = (
     ADMIN,
     USER,
@@ -39,8 +40,6 @@ IDENTITIES = (
 
 INFLIGHT = ("max-requests-inflight", "max-mutating-requests-inflight")
 QUOTA_BYTES = 8 * 2**30
-LEASE_S = 40  # what kubelets ask for; without leases the node lifecycle controller takes the nodes away
-STAGES = "stages.yaml"
 
 _KWOK_RULES = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch", "update"]},
@@ -60,7 +59,7 @@ _KWOK_ROLE: Mapping[str, Any] = {
     "rules": _KWOK_RULES,
 }
 
-# Every write that makes a transition, when it was answered; not heartbeats and events, which outnumber the rest.
+# Every write that makes a transition, once answered; not heartbeats and events, which outnumber the rest.
 AUDIT_POLICY: Mapping[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -82,52 +81,50 @@ AUDIT_POLICY: Mapping[str, Any] = {
     ],
 }
 
-Settings = Mapping[str, Mapping[str, Scalar]]
-
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a caller wants of a control plane, beyond the defaults."""
+class PlaneOptions:
+    """How a control plane differs from the default one."""
 
     settings: Settings | None = None  # component → setting → value, as `model.settings.resolve` gives them
-    stages: str = ""  # KWOK stages as YAML; without, KWOK is not run
-    managed_nodes: str = ""  # label selector of the nodes that KWOK plays; all without
+    stages: str = ""  # KWOK stages as YAML; without them there is no KWOK
+    managed_nodes: str = ""  # label selector of the nodes that KWOK plays; empty: all
     audit: bool = True
     audit_policy: Mapping[str, Any] | None = None
-    port: int = 0  # of the API server; 0 is a free one
+    port: int = 0  # of the API server; 0: a free one
     overrides: Mapping[str, Override] | None = None
 
 
-def describe(wish: Wish, ports: Ports) -> ControlPlane:
-    """The control plane for this wish, with ports reserved and settings rendered, ready for a stack to amend."""
-    port = ports.reserve(wish.port)
-    settings = wish.settings or {}
-    components = [etcd(), kube_apiserver(port, wish.audit, settings.get("kube-apiserver", {}))]
+def describe(options: PlaneOptions, ports: Ports) -> ControlPlane:
+    """The control plane with these options: ports reserved, settings rendered, ready for a stack to amend."""
+    port = ports.reserve(options.port)
+    settings = options.settings or {}
+    components = [etcd(), kube_apiserver(port, options.audit, settings.get("kube-apiserver", {}))]
     components.append(kube_controller_manager(ports.reserve(), settings.get("kube-controller-manager", {})))
     components.append(kube_scheduler(ports.reserve()))
     files: dict[str, str | Mapping[str, Any]] = {
         "scheduler.yaml": scheduler_config(settings.get("kube-scheduler", {})),
     }
-    if wish.audit:
-        files["audit-policy.yaml"] = wish.audit_policy or AUDIT_POLICY
-    if wish.stages:
-        components.append(kwok(wish.managed_nodes))
+    if options.audit:
+        files["audit-policy.yaml"] = options.audit_policy or AUDIT_POLICY
+    if options.stages:
+        components.append(kwok(options.managed_nodes))
         files["kwok.yaml"] = kwok_config(settings.get("kwok", {}))
-        files[STAGES] = wish.stages
+        files[STAGES] = options.stages
     plane = ControlPlane(f"https://{HOST}:{port}", tuple(components), IDENTITIES, files, (_KWOK_ROLE,))
     return _with_flags(plane, settings)
 
 
 def for_fake_nodes(plane: ControlPlane) -> ControlPlane:
-    """Our nodes are Ready when they are created; the taint for those that are not would have to be taken off one by one through
-    the controller manager's 20 requests a second: 50 s for 1,000 nodes."""
+    """Without the taint for nodes that are not Ready: ours are Ready from the start, and the controller manager would remove the
+    taint from one after another with its 20 requests per second, 50 s for 1,000 nodes."""
     server = plane.component("kube-apiserver").flag("--disable-admission-plugins", "TaintNodesByCondition")
     return plane.with_component(server)
 
 
 def etcd() -> Component:
-    """On Unix sockets: no port to lose, and no other user of the machine can read Secrets from it."""
-    nowhere = "http://localhost:1"  # must be given, has to look like an address, is never dialled in a cluster of one
+    """On Unix sockets: nobody can take its port, and no other user of the machine can read Secrets from it."""
+    nowhere = "http://localhost:1"  # required, must look like an address; never dialled in a cluster of one
     return Component(
         "etcd",
         programs.ETCD,
@@ -141,11 +138,12 @@ def etcd() -> Component:
             "--log-level=warn",
         ),
         ready=Ready(socket="etcd.sock"),
-        env=_roomy(1 / 8),
+        env=roomy(1 / 8),
     )  # fmt: skip
 
 
 def kube_apiserver(port: int, audit: bool, settings: Mapping[str, Scalar]) -> Component:
+    """With the settings `fairness` and the limits of requests in flight."""
     logged = (
         ("--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log", "--audit-log-maxsize=0")  # not rotated
         if audit
@@ -173,11 +171,12 @@ def kube_apiserver(port: int, audit: bool, settings: Mapping[str, Scalar]) -> Co
         ),
         needs=("etcd",),
         ready=Ready("/readyz", port),
-        env=_roomy(1 / 4),
+        env=roomy(1 / 4),
     )
 
 
 def kube_controller_manager(port: int, settings: Mapping[str, Scalar]) -> Component:
+    """With the settings `qps`, `burst` and `job-syncs`."""
     component = Component(
         "kube-controller-manager",
         programs.KUBE_CONTROLLER_MANAGER,
@@ -185,13 +184,13 @@ def kube_controller_manager(port: int, settings: Mapping[str, Scalar]) -> Compon
             *_client("kube-controller-manager"),
             *_serving(port),
             "--leader-elect=false",
-            "--use-service-account-credentials=false",  # see the module's first paragraph
+            "--use-service-account-credentials=false",  # see the module's docstring
             "--root-ca-file=pki/ca.crt",
             "--service-account-private-key-file=pki/service-accounts.key",
         ),
         needs=("kube-apiserver",),
         ready=Ready("/healthz", port),
-        env=_roomy(1 / 8),
+        env=roomy(1 / 8),
     )
     if "qps" in settings:
         component = component.flag("--kube-api-qps", _qps(settings["qps"]))
@@ -202,17 +201,19 @@ def kube_controller_manager(port: int, settings: Mapping[str, Scalar]) -> Compon
 
 
 def kube_scheduler(port: int) -> Component:
+    """Its settings are in `scheduler.yaml`."""
     return Component(
         "kube-scheduler",
         programs.KUBE_SCHEDULER,
         ("--config=scheduler.yaml", *_client("kube-scheduler")[1:], *_serving(port)),
         needs=("kube-apiserver",),
         ready=Ready("/readyz", port),
-        env=_roomy(1 / 8),
+        env=roomy(1 / 8),
     )
 
 
 def scheduler_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
+    """With the settings `qps` and `burst`."""
     connection: dict[str, Any] = {"kubeconfig": "kubeconfig/kube-scheduler.yaml"}
     if "qps" in settings:
         connection["qps"] = _qps(settings["qps"])
@@ -224,53 +225,6 @@ def scheduler_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
         "clientConnection": connection,
         "leaderElection": {"leaderElect": False},
     }
-
-
-def kwok(managed_nodes: str) -> Component:
-    """A second one over the same nodes fights with it silently, hence the lock. It has no client limits."""
-    managed = f"--manage-nodes-with-label-selector={managed_nodes}" if managed_nodes else "--manage-all-nodes=true"
-    return Component(
-        "kwok",
-        programs.KWOK,
-        (
-            "--kubeconfig=kubeconfig/kwok.yaml",
-            "--config=kwok.yaml",
-            f"--config={STAGES}",
-            managed,
-            f"--node-lease-duration-seconds={LEASE_S}",
-            f"--server-address={HOST}:0",
-            "--tls-cert-file=pki/serving.crt",
-            "--tls-private-key-file=pki/serving.key",
-        ),
-        needs=("kube-apiserver",),
-        ready=Ready("/healthz"),
-        lock="kwok.lock",
-        env=_roomy(1 / 8),
-    )
-
-
-def _roomy(share: float) -> dict[str, str]:
-    """Garbage is collected a quarter as often, up to a share of the machine's memory. On machines with cores to spare Go
-    collects beside the work; on two cores it took a quarter of everything: 5,000 pods ran after 31 s instead of 40 s."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"GOGC": "400", "GOMEMLIMIT": f"{int(memory * share) >> 20}MiB"}
-
-
-def kwok_config(settings: Mapping[str, Scalar]) -> dict[str, Any]:
-    """Complete, because KWOK fills in no defaults of its own once it is given a configuration."""
-    parallelism = settings.get("parallelism", 64)
-    options: dict[str, Any] = {
-        "cidr": "10.0.0.0/24",
-        "enableDebuggingHandlers": True,
-        "enableProfilingHandler": True,
-        "podPlayStageParallelism": parallelism,
-        "nodePlayStageParallelism": parallelism,
-        "nodeLeaseParallelism": parallelism,  # with its own 4, a rejected heartbeat held up those of other nodes
-        "podsOnNodeSyncParallelism": 1,
-        "enablePodsOnNodeSyncListPager": True,
-        "enablePodsOnNodeSyncStreamWatch": False,
-    }
-    return {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options}
 
 
 def _client(identity: str) -> tuple[str, ...]:
@@ -294,7 +248,7 @@ def _serving(port: int) -> tuple[str, ...]:
 
 
 def _qps(value: Scalar) -> float | int:
-    """0 is no limit to us; to client-go 0 is its default of 5 and a negative number is no limit."""
+    """Our 0 means no limit; for client-go 0 means its default of 5, and a negative number no limit."""
     number = float(value)
     return -1 if number == 0 else int(number) if number.is_integer() else number
 
@@ -348,7 +302,7 @@ def _other_version(component: Component, version: str) -> GoBinary:
 
 
 def override(plane: ControlPlane, overrides: Mapping[str, Override]) -> ControlPlane:
-    """What the user names for a component wins over stack and settings. An unknown component is a mistake."""
+    """What the user names for a component overrides stack and settings. An unknown component is an error."""
     for name, wanted in overrides.items():
         if name not in {c.name for c in plane.components}:
             known = ", ".join(c.name for c in plane.components)
@@ -361,7 +315,9 @@ def override(plane: ControlPlane, overrides: Mapping[str, Override]) -> ControlP
             component = replace(component, binary=wanted.binary.absolute())
         elif wanted.version:
             component = replace(component, binary=_other_version(component, wanted.version))
-        if wanted.config and name == "kwok":  # it reads several: ours with its options stays, the stages go
+        if (
+            wanted.config and name == "kwok"
+        ):  # KWOK reads several: ours with its options stays, that with the stages is replaced
             ours, theirs = f"--config={STAGES}", f"--config={wanted.config.absolute()}"
             component = replace(component, args=tuple(theirs if arg == ours else arg for arg in component.args))
         elif wanted.config:

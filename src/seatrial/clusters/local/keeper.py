@@ -1,10 +1,9 @@
-"""The process that owns a cluster which outlives the command that made it (`seatrial cluster up`).
+"""The process that owns a cluster after `seatrial cluster up` has ended.
 
-It is the same supervisor that trials use, detached: it restarts what dies, and when it is killed its components die
-with it. So there is one way to run a control plane, and no cluster without somebody who looks after it.
+It runs the same supervisor as trials, detached: components that die are restarted, and if the keeper is killed they die with it.
 
-It reads its order as one line of JSON, answers with one line, and from then on needs nobody. Should whoever ordered
-it die before the answer, it takes down what it has begun.
+It reads its order as one line of JSON and answers with one line. If the command that ordered it dies before the answer, the keeper
+takes down what it has begun.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seatrial.clusters.local.order import Order
+from seatrial.clusters.kwok.kwok_process import STAGES
+from seatrial.clusters.local.kept_planes import KeeperOrder
 from seatrial.clusters.local.plane import Amend, LocalControlPlane
-from seatrial.clusters.local.supervisor import Death
+from seatrial.clusters.supervision.supervisor import Death
 from seatrial.model.errors import SeatrialError
-from seatrial.model.plan import to_json
 
 
-async def keep(order: Order, amend: Amend | None = None) -> int:
+async def keep(order: KeeperOrder, amend: Amend | None = None) -> int:
+    """Runs the cluster until it is told to stop; the exit status."""
     loop = asyncio.get_running_loop()
-    note = {"stack": order.stack, "settings": order.wish.settings or {}, "nodes": to_json(order.nodes)}
+    note = {"stack": order.stack, "settings": order.options.settings or {}, "nodes": order.nodes}
     plane = LocalControlPlane(
-        order.name, order.wish, amend=amend, binaries=order.binaries, kept=True, note=note, died=_log_death
+        order.name, order.options, amend=amend, binaries=order.binaries, kept=True, note=note, died=_log_death
     )
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
-    loop.add_reader(sys.stdin.fileno(), stop.set)  # nothing more is sent: readable means that the other end is gone
+    loop.add_reader(sys.stdin.fileno(), stop.set)  # readable: the other end is gone, for nothing more is sent
     starting = asyncio.ensure_future(plane.up())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -55,8 +55,8 @@ async def keep(order: Order, amend: Amend | None = None) -> int:
         return problem.exit_status
     loop.add_signal_handler(signal.SIGHUP, lambda: _restage(plane))
     _answer({"url": plane.url})
-    _detach(plane.log("keeper"))
-    _log(f"up after {plane.timings['settled']:.2f} s: {plane.pids}")
+    _detach(plane.layout.log("keeper"))
+    _log(f"up after {plane.took_s:.2f} s: {plane.pids}")
     playing = asyncio.create_task(_play(plane))
     await stop.wait()
     playing.cancel()
@@ -66,15 +66,15 @@ async def keep(order: Order, amend: Amend | None = None) -> int:
 
 
 async def _play(plane: LocalControlPlane) -> None:
-    """Imported only now: until it is up, somebody waits."""
-    from seatrial.clusters.playing import play
+    """Imports late: until the cluster is up, a command waits."""
+    from seatrial.clusters.live.playing import play
     from seatrial.kube import Client, access_from
 
     try:
         async with Client(access_from(plane.kubeconfig())) as client:
             await play(client, _log)
     except Exception:
-        _log(f"applications are not played any more\n{traceback.format_exc()}")
+        _log(f"applications are no longer played\n{traceback.format_exc()}")
         raise
 
 
@@ -82,8 +82,8 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def _restage(plane: LocalControlPlane) -> None:
-    """SIGHUP: the file with the stages has changed."""
-    stages = (plane.layout.directory / "stages.yaml").read_text()
+    """On SIGHUP: the file with the stages has changed."""
+    stages = (plane.layout.directory / STAGES).read_text()
     task = asyncio.get_running_loop().create_task(plane.restage(stages))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -95,7 +95,7 @@ def _answer(message: dict[str, Any]) -> None:
 
 
 def _detach(log: Path) -> None:
-    """From here on our words go to a log: whoever ordered the cluster may close their terminal."""
+    """From here on output goes to a log: the user may close the terminal."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -113,9 +113,9 @@ def _log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", file=sys.stderr, flush=True)
 
 
-def main(amend_of: Callable[[Order], Amend] | None = None) -> None:
-    """`amend_of` says what the order's stack changes; without, there is none."""
-    order = Order.from_json(sys.stdin.readline())
+def main(amend_of: Callable[[KeeperOrder], Amend] | None = None) -> None:
+    """`amend_of` says what the order's stack changes; without it the cluster has no stack."""
+    order = KeeperOrder.decode(sys.stdin.buffer.readline())
     try:
         status = asyncio.run(keep(order, amend_of(order) if amend_of else None))
     except Exception:

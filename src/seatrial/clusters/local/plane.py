@@ -1,7 +1,7 @@
-"""One real control plane, from nothing to ready and back to nothing, for whoever runs an event loop.
+"""One real control plane: its files, its processes and the objects it starts with, from nothing to ready and back.
 
-A trial gets a fresh one (seconds, and leftovers of an earlier trial change results). Nothing of it outlives the process
-that called `up`: see `launcher` for the processes and `state` for the files.
+Nothing of it outlives the process that called `up`: see `supervision.launcher` for the processes and `supervision.cluster_state`
+for the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import dataclasses
 import json
 import os
 import shutil
-import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,124 +20,121 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import yaml
 
-from seatrial.clusters import fakes
-from seatrial.clusters.local.api import Api
-from seatrial.clusters.local.binaries import ensure_binaries, kept_files
-from seatrial.clusters.local.components import ADMIN, STAGES, USER, Wish, describe, override
-from seatrial.clusters.local.kubeconfig import write_kubeconfig
-from seatrial.clusters.local.pki import Authority, create_pki
-from seatrial.clusters.local.places import Layout, check_name, write_private
-from seatrial.clusters.local.ports import Ports
-from seatrial.clusters.local.state import Claim, State, claim, read_state, reap
-from seatrial.clusters.local.supervisor import Death, Supervisor
-from seatrial.kube import ApiProblem, Client, Lost, Unreachable, access_from
-from seatrial.kube.resources import NODES
-from seatrial.kube.shapes import Object
+from seatrial.clusters.kwok import fake_nodes
+from seatrial.clusters.kwok.kwok_process import STAGES
+from seatrial.clusters.local.certificates import Authority, create_pki, write_kubeconfig
+from seatrial.clusters.local.components import ADMIN, USER, PlaneOptions, describe, override
+from seatrial.clusters.programs.binaries import ensure_binaries, kept_files
+from seatrial.clusters.supervision.cluster_state import DirectoryClaim, claim, reap
+from seatrial.clusters.supervision.directories import Layout, check_name, write_private
+from seatrial.clusters.supervision.ports import Ports
+from seatrial.clusters.supervision.supervisor import Death, Supervisor
+from seatrial.kube import NO_RETRY, ApiProblem, Client, Lost, Request, Resource, Unreachable, access_from
+from seatrial.kube.resources import CRDS, LEASES, NODES, SERVICE_ACCOUNTS, delete_collection
+from seatrial.kube.shapes import Condition, Object, Shape, condition
 from seatrial.model.control_plane import CA_BUNDLE, ControlPlane, GoBinary, Identity
 from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]
 
 SETTLE_S = 60.0
-# The API server holds every create of a kind back for 2 s if the kind was established less than 2 s ago (whole seconds):
-# apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not pay for that.
+# The API server delays every create of a kind by 2 s if the kind was established less than 2 s ago (whole seconds):
+# apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not wait for that.
 NEW_KIND_S = 3.0
 
 
 class LocalControlPlane:
     """etcd, API server, controller manager, scheduler and KWOK as processes that live as long as this one.
 
-    `died` is told of every death of a component; `failed` is set once one died that is not restarted.
+    `died` is told of every death of a component. `note`: fields of the cluster's state that other commands read.
     """
 
     def __init__(
         self,
         name: str = "",
-        wish: Wish | None = None,
+        options: PlaneOptions | None = None,
         *,
         amend: Amend | None = None,
         binaries: Path | Mapping[str, Path] | None = None,
         kept: bool = False,
         note: Mapping[str, Any] | None = None,
-        restart: bool = True,
         died: Callable[[Death], None] | None = None,
     ) -> None:
         self.name = check_name(name) if name else _throw_away_name()
         self.deaths: list[Death] = []
-        self.failed = asyncio.Event()
-        self.timings: dict[str, float] = {}  # component → seconds from `up` until it was ready
-        self._wish = wish or Wish()
+        self.took_s = 0.0  # from `up` until it was ready
+        self._options = options or PlaneOptions()
         self._amend = amend
         self._binaries = binaries
         self._kept = kept
-        self._note = dict(note or {})  # fields of its state that others read
-        self._restart = restart
+        self._note = dict(note or {})
         self._died = died
         self._ports = Ports()
-        self._claim: Claim | None = None
+        self._claim: DirectoryClaim | None = None
         self._plane: ControlPlane | None = None
         self._supervisor: Supervisor | None = None
-        self._state: State | None = None
-        self._begun = 0.0
+        self._started: set[str] = set()  # components that were ready once
         self._paths: dict[str, Path] = {}
         self._established_at: float | None = None
-        self._asking_anew: asyncio.Task[None] | None = None
-        self._reminding: asyncio.Task[None] | None = None
+        self._renewing_kwok: asyncio.Task[None] | None = None
+        self._touching_pods: asyncio.Task[None] | None = None
 
     # ── what callers read once it is up ──
 
     @property
     def layout(self) -> Layout:
+        """Its directory."""
         if self._claim is None:
             raise SetupProblem(f"the cluster '{self.name}' is not up", "Call `up` first.")
         return self._claim.layout
 
     @property
     def plane(self) -> ControlPlane:
-        """The description it was started from, with everything that amended it."""
+        """The description it was started from, as amended."""
         if self._plane is None:
             raise SetupProblem(f"the cluster '{self.name}' is not up", "Call `up` first.")
         return self._plane
 
     @property
     def url(self) -> str:
+        """Of the API server."""
         return self.plane.url
 
     @property
-    def ca(self) -> Path:
-        return self.layout.ca
-
-    @property
     def audit_log(self) -> Path | None:
-        return self.layout.audit_log if self._wish.audit else None
+        """None if nothing is audited."""
+        return self.layout.audit_log if self._options.audit else None
 
     @property
     def pids(self) -> dict[str, int]:
+        """Of the components that run."""
         return self._supervisor.pids if self._supervisor else {}
 
     def kubeconfig(self, identity: str = USER.name) -> Path:
+        """To act as an identity."""
         return self.layout.kubeconfig(identity)
-
-    def log(self, component: str) -> Path:
-        return self.layout.log(component)
 
     def port(self, component: str) -> int | None:
         """Where a component serves /metrics and profiles (https, with a client certificate)."""
         return self._supervisor.port(component) if self._supervisor else None
 
-    def api(self, identity: str = ADMIN.name) -> Api:
-        return Api(self.layout, self.url, identity)
+    def client(self, identity: str = ADMIN.name, port: int = 0, connections: int = 1) -> Client:
+        """A client of the API server, or of the component that listens on `port`."""
+        access = access_from(self.kubeconfig(identity))
+        return Client(dataclasses.replace(access, port=port or access.port), connections=connections)
 
     # ── life ──
 
     async def up(self) -> None:
-        """Ready: the API answers, the controllers run, pods may be created in the namespace `default`."""
-        self._begun = time.monotonic()
+        """Returns when the API answers, controllers run, and pods can be created in the namespace `default`."""
+        begun = time.monotonic()
         reap()
         try:
             await self._prepare_and_start()
+            self.took_s = time.monotonic() - begun
         except BaseException:
             await asyncio.shield(self.down())
             raise
@@ -149,24 +145,20 @@ class LocalControlPlane:
                 f"a local control plane needs Linux, and this is {sys.platform}",
                 "Run it in a Linux virtual machine, or use --on sim or --on kubeconfig.",
             )
-        plane = describe(self._wish, self._ports)
+        plane = describe(self._options, self._ports)
         plane = self._amend(plane) if self._amend else plane
-        self._plane = plane = await asyncio.to_thread(override, plane, self._wish.overrides or {})
+        self._plane = plane = await asyncio.to_thread(override, plane, self._options.overrides or {})
         programs = await asyncio.to_thread(self._programs, plane)
         self._paths = {c.binary.name: programs[c.name] for c in plane.components if isinstance(c.binary, GoBinary)}
-        self._claim = claim(self.name, self._kept)
-        self._state = read_state(self.layout)
-        if self._state:
-            self._state = dataclasses.replace(self._state, **self._note)
-        _write(self.layout, plane)  # not in a thread, which would go on writing keys when `down` has removed them
+        self._claim = claim(self.name, self._kept, **self._note)
+        _write(self.layout, plane)  # not in a thread, which might still write keys after `down` removed them
         self._supervisor = Supervisor(
-            self.layout.directory, self.layout.log, tls=self._client_tls, restart=self._restart,
+            self.layout.directory, self.layout.log, admin=lambda: access_from(self.kubeconfig(ADMIN.name)), restart=True,
             on_death=self._on_death, on_change=self._record, when_ready=self._when_ready,
-            before_again=self._before_again,
+            before_restart=self._before_restart,
         )  # fmt: skip
         await self._supervisor.start(plane.components, programs)
         await self._settled()
-        self.timings["settled"] = time.monotonic() - self._begun
         self._record(up=True)
 
     def _programs(self, plane: ControlPlane) -> dict[str, Path]:
@@ -182,9 +174,9 @@ class LocalControlPlane:
         return paths
 
     async def down(self) -> None:
-        """Everything stopped in order and removed. Safe to call at any moment, also twice."""
+        """Stops everything in order and removes it. Safe at any moment, also twice."""
         supervisor, self._supervisor = self._supervisor, None
-        for task in (self._asking_anew, self._reminding):
+        for task in (self._renewing_kwok, self._touching_pods):
             if task:
                 task.cancel()
         try:
@@ -203,13 +195,13 @@ class LocalControlPlane:
             shutil.copyfile(log, target / log.name)
 
     def add_identity(self, identity: Identity) -> Path:
-        """The kubeconfig to act as somebody whom the API server has not known until now, and who may do nothing yet."""
+        """The kubeconfig of a new identity, which has no roles yet."""
         Authority.load(self.layout).issue_client(self.layout, identity)
         write_kubeconfig(self.layout, self.url, identity)
         return self.kubeconfig(identity.name)
 
     async def restage(self, stages: str) -> None:
-        """KWOK anew with other stages."""
+        """Restarts KWOK with other stages."""
         assert self._supervisor is not None
         write_private(self.layout.directory / STAGES, stages.encode())
         await self._supervisor.replace(self.plane.component("kwok"))
@@ -226,95 +218,90 @@ class LocalControlPlane:
     # ── inside ──
 
     async def _when_ready(self, component: str) -> None:
-        again = component in self.timings
-        self.timings.setdefault(component, time.monotonic() - self._begun)
+        again = component in self._started
+        self._started.add(component)
         if again and component in ("etcd", "kube-apiserver") and "kwok" in self.pids:
-            self._asking_anew = asyncio.create_task(self._ask_anew())
+            self._renewing_kwok = asyncio.create_task(self._renew_kwok())
         if again and component == "kwok":
-            self._reminding = asyncio.create_task(self._remind())
+            self._touching_pods = asyncio.create_task(self._touch_pods())
         if component == "kube-apiserver":
             bindings = [_binding(identity) for identity in self.plane.identities if identity.role]
-            await asyncio.to_thread(self._create_all, bindings)
+            await self._create_all(bindings)
 
-    def _create_all(self, bindings: list[dict[str, Any]]) -> None:
-        """What the description wants to exist before anybody else starts; kinds first, then things of these kinds."""
-        api = self.api()
-        files = [file for binary in self.plane.manifests for file in kept_files(binary, self._paths[binary.name])]
-        documents = [doc for file in files for doc in yaml.load_all(file.read_bytes(), yaml.CSafeLoader) if doc]
-        kinds = [thing for thing in documents if thing["kind"] == "CustomResourceDefinition"]
-        _create(api, *bindings, *kinds)
-        _established(api, kinds)
-        self._established_at = time.monotonic() if kinds else None
+    async def _create_all(self, bindings: list[dict[str, Any]]) -> None:
+        """Creates what must exist before other components start: definitions of kinds first, then objects of these kinds."""
+        documents = await asyncio.to_thread(self._documents)
+        kinds = [thing for thing in documents if thing["kind"] == CRDS.kind]
         objects = [_with_authority(thing, self.layout.ca) for thing in self.plane.objects]
-        _create(api, *(thing for thing in documents if thing not in kinds), *objects)
+        async with self.client() as client:
+            await _create(client, *bindings, *kinds)
+            await _established(client, kinds)
+            self._established_at = time.monotonic() if kinds else None
+            await _create(client, *(thing for thing in documents if thing not in kinds), *objects)
 
-    async def _ask_anew(self) -> None:
+    def _documents(self) -> list[Any]:
+        files = [file for binary in self.plane.manifests for file in kept_files(binary, self._paths[binary.name])]
+        return [doc for file in files for doc in yaml.load_all(file.read_bytes(), yaml.CSafeLoader) if doc]
+
+    async def _renew_kwok(self) -> None:
         """KWOK drops a stage for good when its PATCH is answered by 500 or cut off (`shouldRetry` knows refused connections
         and 503 only), which is what happens when etcd or the API server dies: a pod would stay as it is for ever. A new
         KWOK lists everything."""
-        api = self.api()
-        while True:
-            with contextlib.suppress(OSError):
-                status, _ = await asyncio.to_thread(api.call, "GET", "/readyz")
-                if status == 200:
-                    break
-            await asyncio.sleep(0.1)
+        async with self.client() as client:
+            while True:
+                with contextlib.suppress(Lost, Unreachable):
+                    answer = await client.send(Request("get", "", "GET", "/readyz", timeout=10.0), retry=NO_RETRY)
+                    if answer.ok:
+                        break
+                await asyncio.sleep(0.1)
         if self._supervisor:
             self._supervisor.renew("kwok")
 
-    async def _remind(self) -> None:
-        with contextlib.suppress(ApiProblem, Lost, Unreachable):  # no proper answer: KWOK is then started anew, too
-            async with Client(access_from(self.kubeconfig(ADMIN.name)), connections=fakes.REMINDED_AT_ONCE) as client:
+    async def _touch_pods(self) -> None:
+        with contextlib.suppress(ApiProblem, Lost, Unreachable):  # without a proper answer KWOK is restarted as well
+            async with self.client(connections=fake_nodes.TOUCHED_AT_ONCE) as client:
                 nodes = {node.metadata.name for node in (await client.list(NODES, shape=Object)).items}
-                await fakes.remind(client, nodes)
+                await fake_nodes.touch_pods(client, nodes)
 
-    async def _before_again(self, component: str) -> None:
-        """KWOK plays only nodes whose lease it holds. A new one would wait 40 s for those of the old one."""
+    async def _before_restart(self, component: str) -> None:
+        """KWOK plays only nodes whose lease it holds: a new one would wait 40 s for the leases of the old one."""
         if component == "kwok":
-            with contextlib.suppress(OSError):  # no API server just now: then it waits
-                await asyncio.to_thread(
-                    self.api().call, "DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-                )
+            with contextlib.suppress(Lost, Unreachable):  # the API server does not run just now: KWOK waits
+                async with self.client() as client:
+                    await client.send(delete_collection(LEASES, "kube-node-lease"), retry=NO_RETRY)
 
     async def _settled(self) -> None:
-        """The controller manager makes the service account without which no pod is admitted."""
-        path = "/api/v1/namespaces/default/serviceaccounts/default"
-        api, until = self.api(), time.monotonic() + SETTLE_S
-        while time.monotonic() < until:
-            status, _ = await asyncio.to_thread(api.call, "GET", path)
-            if status == 200:
-                if self._established_at is not None:
-                    await asyncio.sleep(max(self._established_at + NEW_KIND_S - time.monotonic(), 0))
-                return
-            await asyncio.sleep(0.02)
+        """Waits for the service account without which no pod is admitted; the controller manager makes it."""
+        until = time.monotonic() + SETTLE_S
+        async with self.client() as client:
+            while time.monotonic() < until:
+                if await client.find(SERVICE_ACCOUNTS, "default", "default", shape=Object):
+                    if self._established_at is not None:
+                        await asyncio.sleep(max(self._established_at + NEW_KIND_S - time.monotonic(), 0))
+                    return
+                await asyncio.sleep(0.02)
         raise SetupProblem(
             f"the controller manager made no service account within {SETTLE_S:.0f} s",
-            f"Look into its log, {self.log('kube-controller-manager')}.",
+            f"Look into its log, {self.layout.log('kube-controller-manager')}.",
         )
-
-    def _client_tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.layout.ca))
-        context.load_cert_chain(self.layout.certificate(ADMIN.name), self.layout.key(ADMIN.name))
-        return context
 
     def _on_death(self, death: Death) -> None:
         self.deaths.append(death)
-        if self._state:
-            self._state.restarts[death.component] = self._state.restarts.get(death.component, 0) + death.restarting
-        if not death.restarting:
-            self.failed.set()
+        if self._claim:
+            restarts = self._claim.state.restarts
+            restarts[death.component] = restarts.get(death.component, 0) + death.restarting
         if self._died:
             self._died(death)
 
     def _record(self, up: bool = False) -> None:
-        if self._supervisor and self._state and self._claim:
-            self._state.processes = self._supervisor.processes
-            ports = {name: self._supervisor.port(name) for name in self._state.processes}
-            self._state.ports = {name: port for name, port in ports.items() if port}
-            self._state.url = self.url
-            self._state.up = self._state.up or up
+        if self._supervisor and self._claim:
+            state = self._claim.state
+            state.processes = self._supervisor.processes
+            ports = {name: self._supervisor.port(name) for name in state.processes}
+            state.ports = {name: port for name, port in ports.items() if port}
+            state.url, state.up = self.url, state.up or up
             with contextlib.suppress(SetupProblem, OSError):  # a full disk must not hide that a component died
-                self._state.save(self.layout)
+                self._claim.save()
 
 
 _made = 0
@@ -345,20 +332,19 @@ def _binding(identity: Identity) -> dict[str, Any]:
     }
 
 
-def _create(api: Api, *objects: Any) -> None:
-    """One that is there already is fine. Plurals are regular wherever we or our stacks create something here."""
+async def _create(client: Client, *objects: Any) -> None:
+    """Objects that exist already are fine. Plurals are regular wherever we or our stacks create something here."""
     for thing in objects:
         group, _, version = thing["apiVersion"].rpartition("/")
-        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        namespace = thing["metadata"].get("namespace")
-        inside = f"/namespaces/{namespace}" if namespace else ""
-        status, answer = api.call("POST", f"{root}{inside}/{_plural(thing['kind'])}", thing)
-        if status not in (201, 409):
-            said = answer.get("message", "") if isinstance(answer, dict) else str(answer)[:200]
-            raise SetupProblem(
-                f"{thing['kind']} {thing['metadata']['name']} could not be created ({status}): {said}",
-                "This is a defect of seatrial or of what amended the control plane.",
-            )
+        kind, name, namespace = thing["kind"], thing["metadata"]["name"], thing["metadata"].get("namespace", "")
+        try:
+            await client.create(Resource(group, version, _plural(kind), kind, bool(namespace)), thing, name, namespace)
+        except (ApiProblem, Lost) as problem:
+            if not isinstance(problem, ApiProblem) or problem.code != 409:
+                raise SetupProblem(
+                    f"{kind} {name} could not be created: {problem.message}",
+                    "This is a defect of seatrial or of what amended the control plane.",
+                ) from problem
 
 
 def _with_authority(thing: Any, certificate: Path) -> Any:
@@ -371,20 +357,28 @@ def _plural(kind: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
-def _established(api: Api, kinds: list[Any]) -> None:
-    """Until the API server serves them: a controller that lists one before that gives up."""
+async def _established(client: Client, kinds: list[Any]) -> None:
+    """Waits until the API server serves the kinds: a controller that lists one earlier gives up."""
     until = time.monotonic() + SETTLE_S
     for kind in kinds:
         name = kind["metadata"]["name"]
-        while not _is_established(api, name):
+        while not await _is_established(client, name):
             if time.monotonic() > until:
                 raise SetupProblem(
                     f"the kind {name} is not served after {SETTLE_S:.0f} s", "Look into the API server's log."
                 )
-            time.sleep(0.02)
+            await asyncio.sleep(0.02)
 
 
-def _is_established(api: Api, name: str) -> bool:
-    _, answer = api.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    conditions = (answer.get("status") or {}).get("conditions") if isinstance(answer, dict) else None
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions or ())
+class _DefinitionStatus(Shape):
+    conditions: list[Condition] | None = None  # null at first
+
+
+class _Definition(Object):
+    status: _DefinitionStatus = msgspec.field(default_factory=_DefinitionStatus)
+
+
+async def _is_established(client: Client, name: str) -> bool:
+    found = await client.find(CRDS, name, shape=_Definition)
+    established = condition(found.status.conditions or [], "Established") if found else None
+    return established is not None and established.status == "True"

@@ -1,1 +1,1 @@
-"""Puts requests on a real API server and records every one: the load of `create`, `list` and the other request phases."""
+"""Sends the requests of `create`, `list` and the other request phases to a real API server, and records every attempt."""

@@ -1,84 +1,88 @@
-"""One phase of requests: workers in a closed loop, or items due at a rate; every attempt has its record.
+"""One phase of requests: workers in a closed loop, or items due at a rate; every attempt is recorded.
 
-What the server rejects is sent again after the time it asks for, by the worker that sent it: a client that obeys. An answer that
-was lost is asked for again; a create that was made then answers 409, which counts as done, since names are unique.
+Retries are those of `kube.retrying`, by the worker that sent the request. A request that the server throttles is resent after
+Retry-After. A request whose answer was lost is resent; a create that is then answered AlreadyExists counts as done, since
+names are unique.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import random
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from seatrial.clusters.requests.forms import Form
-from seatrial.kube import Client, Lost, Unreachable, clock
-from seatrial.kube.errors import read_status
-from seatrial.kube.transport import Answer
+from seatrial.clusters.requests.request_templates import RequestTemplate
+from seatrial.kube import Answer, Client, Request, RetryPolicy, Status, clock
+from seatrial.kube.api_errors import read_status
+from seatrial.kube.client import ListMeta
 from seatrial.model.interfaces import Tally
-from seatrial.model.plan import Requests
 from seatrial.model.units import SECOND
 from seatrial.record.requests import CLIENT, RequestLog
+from seatrial.scenario.actions.send_requests import Requests
 
-ANSWER_S = 75.0  # the server itself gives up after 60
-STOPPED_S = 60.0  # a server that settles nothing for so long has stopped
-BUSY_S = 1.0  # for a 429 that does not say how long to wait
-NOBODY_HOLDS = 'failed calling webhook "hold.seatrial.dev"'
+ANSWER_S = 75.0  # timeout of a request; the server's own is 60
+STOPPED_S = 60.0  # a server without a final answer for so long has stopped
+RETRY = RetryPolicy(seconds=math.inf, internal=math.inf, first=0.2, restarting=False)
+WEBHOOK_FAILED = 'failed calling webhook "hold.seatrial.dev"'
 FULL = "database space exceeded"
-_UNSURE = (500, 502, 503, 504)
 
 
 class _Page(msgspec.Struct):
-    metadata: _PageMeta
-
-
-class _PageMeta(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
+    metadata: ListMeta
 
 
 _page = msgspec.json.Decoder(_Page)
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a phase has done so far; `said` are the server's words for what it refused for good → how often."""
+class _PhaseOver(Exception):
+    """The phase ends before a request may be retried."""
 
-    requests: int = 0  # sent, each attempt
-    done: int = 0  # answered well
-    refused: int = 0  # answered, and not to be sent again
-    took: int = 0  # of all of them together, in nanoseconds; watches left out
+
+@dataclass(slots=True)
+class PhaseProgress:
+    """What a phase has done so far. `said` counts the server's messages for requests it refused for good."""
+
+    requests: int = 0  # attempts
+    done: int = 0  # successful requests
+    refused: int = 0  # requests with an error that is not retried
+    took: int = 0  # nanoseconds of all attempts together, without watches
     said: dict[str, int] = field(default_factory=dict)
 
 
 class Sender:
-    """Sends one phase's items through one client. `stopped` is told when the server cannot go on, and why."""
+    """Sends the items of one phase through one client. `stopped` is called with the reason if the server cannot go on."""
 
     def __init__(
-        self, phase: Requests, forms: Sequence[Form], client: Client, namespaces: Sequence[str], log: RequestLog, epoch: int,
-        stopped: Callable[[str], None],
+        self, phase: Requests, templates: Sequence[RequestTemplate], client: Client, namespaces: Sequence[str],
+        log: RequestLog, epoch: int, stopped: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self.progress = Progress()
-        self._phase, self._forms, self._client, self._log, self._epoch = phase, forms, client, log, epoch
-        self._namespaces = [name.encode() for name in namespaces]
+        self.progress = PhaseProgress()
+        self._phase, self._templates, self._log, self._epoch = phase, templates, log, epoch
+        retry = msgspec.structs.replace(RETRY, throttled=phase.retry)
+        self._client = client.acting_as(client.identity, observe=self._record, retry=retry)
+        self._namespaces = namespaces
         self._stopped = stopped
         self._over = False
         self._until = 0
-        self._fields = b""
+        self._watches = phase.verb == "watch"  # one long answer
+        self._timeout = ANSWER_S + (phase.lasting / SECOND if self._watches else 0)
         number = log.number
         self._verb, self._identity = number(phase.verb), number(phase.identity.name)
         self._name, self._seen_by, self._nothing = number(phase.name), number(CLIENT), number("")
-        self._resources = {form.resource: number(form.resource) for form in forms}
-        self._first = self._last = self._alive = 0
+        self._resources = {template.resource: number(template.resource) for template in templates}
+        self._first = self._last = self._settled = 0  # settled: when an answer was last final, or a 429
+        self._failure = ""  # reason of the last attempt that failed
 
     async def run(self) -> Tally:
+        """Sends all items; returns when the phase is over."""
         phase = self._phase
-        self._fields = await self._client.fields()
         await self._client.pool.open(phase.workers if not phase.per_s else min(64, self._client.pool.size))
         start = clock()
-        self._first = self._last = self._alive = start
+        self._first = self._last = self._settled = start
         self._until = start + phase.lasting if phase.lasting else 0
         if phase.per_s:
             await self._at_a_rate(start)
@@ -90,7 +94,7 @@ class Sender:
         return Tally(phase.name, items if phase.per_s else sent, wanted, self._last - self._first if phase.per_s else 0)
 
     def _items(self) -> Iterator[int]:
-        """The numbers of the items as long as there are more and there is time."""
+        """The numbers of the items until the phase is over."""
         for item in itertools.count() if self._phase.count is None else range(self._phase.count):
             if self._over or (self._until and clock() >= self._until):
                 return
@@ -122,100 +126,75 @@ class Sender:
                 group.create_task(self._item(item, due))
 
     async def _item(self, item: int, due: int) -> bool:
-        """Whether the worker may go on: not if it was told to wait beyond the end of the phase."""
+        """Sends one item. False if the phase is over."""
         number, space = self._phase.place(item)
-        text, namespace = b"%d" % number, self._namespaces[space]
-        for form in self._forms:
-            if not await self._object(form, text, namespace, due) or self._over:
-                return False
-            due = 0
+        try:
+            for template in self._templates:
+                await self._object(template, number, self._namespaces[space], due)
+                due = 0
+                if self._over:
+                    return False
+        except _PhaseOver:
+            return False
         return True
 
-    async def _object(self, form: Form, number: bytes, namespace: bytes, due: int) -> bool:
-        """One object's request, and the further pages of a list; whether there is time for more."""
-        more = b""
-        if self._phase.verb == "watch":
-            left = (self._until - clock()) / SECOND if self._until else self._phase.lasting / SECOND
-            more = b"&timeoutSeconds=%d" % max(1, round(left))
+    async def _object(self, template: RequestTemplate, number: int, namespace: str, due: int) -> None:
+        """The request for one object, and the further pages of a list."""
+        more = ""
+        if self._watches:
+            left = (self._until - clock() if self._until else self._phase.lasting) / SECOND
+            more = f"&timeoutSeconds={max(1, round(left))}"
         while True:
-            answer = await self._settled(form, form.encode(self._fields, number, namespace, more), due)
-            if answer is None:
-                return False
-            place = _page.decode(answer.body).metadata.continue_ if form.keep and answer.ok else ""
-            if not place:
-                return True
-            more, due = b"&continue=" + place.encode(), 0
-
-    async def _settled(self, form: Form, data: bytes, due: int) -> Answer | None:
-        """Sent until there is nothing more to be gained from sending it again; None: the phase is over before that."""
-        phase, pool, progress = self._phase, self._client.pool, self.progress
-        resource = self._resources[form.resource]
-        patience = ANSWER_S + (phase.lasting / SECOND if phase.verb == "watch" else 0)
-        attempt, unsure = 0, False
-        while not self._over:
-            attempt += 1
-            at = due or clock()
-            progress.requests += 1
-            try:
-                answer = await pool.exchange(data, keep=form.keep, intended=at, timeout=patience)
-            except (Lost, Unreachable) as error:
-                why = error.why if isinstance(error, Lost) else error.message
-                self._note(at, at, clock() - at, resource, 0, why, -1.0, attempt)
-                unsure, pause = True, min(5.0, 0.1 * 2**attempt)
+            request = template.request(number, namespace, self._timeout, more)
+            answer = await self._client.send(request, due, sleep=self._pause)
+            if answer.ok:
+                self.progress.done += 1
             else:
-                code = answer.code
-                if code not in _UNSURE:
-                    self._alive = answer.done
-                if code < 300:
-                    self._note(at, answer.sent, answer.done - at, resource, code, "", -1.0, attempt)
-                    progress.done += 1
-                    return answer
-                status = read_status(code, answer.body)
-                why = status.reason or answer.reason
-                self._note(at, answer.sent, answer.done - at, resource, code, why, answer.retry_after, attempt)
-                if NOBODY_HOLDS in status.message:
-                    self._give_up(f"our webhook could not be reached: {status.message}")
-                    return None
-                if FULL in status.message:
-                    self._give_up("etcd is out of space (raise --quota-backend-bytes, or create less)")
-                    return None
-                if unsure and ((code == 409 and phase.verb == "create") or (code == 404 and phase.verb == "delete")):
-                    progress.done += 1
-                    return answer
-                if code not in (429, *_UNSURE) or (code == 429 and not phase.retry):
-                    self._refused(code, status.message or why)
-                    return answer
-                unsure = unsure or code in _UNSURE
-                pause = answer.retry_after if answer.retry_after >= 0 else BUSY_S if code == 429 else 0.1 * 2**attempt
-                if code == 429:
-                    pause += random.uniform(0, 0.1)  # else all that were rejected together come again together
-            now = clock()
-            if now - self._alive > STOPPED_S * SECOND and phase.verb != "watch":  # which is one long answer
-                self._give_up(f"the API server settled nothing for {STOPPED_S:.0f} s: {why}")
-                return None
-            if self._until and now + pause * SECOND >= self._until:
-                # Its next item at once would be what the server asked it not to do, over and over.
-                await asyncio.sleep(max(0.0, (self._until - now) / SECOND))
-                return None
-            await asyncio.sleep(min(pause, 5.0) if unsure else pause)
-            due = 0
-        return None
+                self._refused(answer)
+            place = _page.decode(answer.body).metadata.continue_ if template.keep and answer.ok else ""
+            if not place:
+                return
+            more, due = f"&continue={place}", 0
 
-    def _note(
-        self, at: int, sent: int, took: int, resource: int, code: int, reason: str, retry_after: float, attempt: int
-    ) -> None:
-        epoch = self._epoch
-        self.progress.took += took if self._phase.verb != "watch" else 0
-        why = self._log.number(reason) if reason else self._nothing
+    async def _pause(self, seconds: float) -> None:
+        """Waits before a retry. Ends the phase if the server has stopped."""
+        now = clock()
+        if now - self._settled > STOPPED_S * SECOND and not self._watches:
+            self._give_up(f"the API server settled nothing for {STOPPED_S:.0f} s: {self._failure}")
+        if self._over:
+            raise _PhaseOver
+        if self._until and now + seconds * SECOND >= self._until:
+            # With its next item at once the worker would do what the server asked it not to do, over and over.
+            await asyncio.sleep(max(0.0, (self._until - now) / SECOND))
+            raise _PhaseOver
+        await asyncio.sleep(seconds)
+        if self._over:
+            raise _PhaseOver
+
+    def _record(self, request: Request, number: int, start: int, answer: Answer | None, failure: Status | None) -> None:
+        """Sees every attempt. Some failures end the phase: no retry would help."""
+        self.progress.requests += 1
+        sent, end, code = (answer.sent, answer.done, answer.code) if answer else (start, clock(), 0)
+        if 0 < code < 500:
+            self._settled = end
+        epoch, why = self._epoch, self._nothing
+        self.progress.took += 0 if self._watches else end - start
+        if failure is not None:
+            self._failure = failure.reason
+            why = self._log.number(failure.reason) if failure.reason else why
         self._log.add(
-            at - epoch, sent - epoch, took, self._verb, resource, self._identity, code, why, retry_after, attempt, self._name,
-            self._seen_by,
+            start - epoch, sent - epoch, end - start, self._verb, self._resources[request.resource], self._identity, code,
+            why, answer.retry_after if answer else -1.0, number, self._name, self._seen_by,
         )  # fmt: skip
+        if failure is not None and WEBHOOK_FAILED in failure.message:
+            self._give_up(f"our webhook could not be reached: {failure.message}")
+        elif failure is not None and FULL in failure.message:
+            self._give_up("etcd is out of space (raise --quota-backend-bytes, or create less)")
 
-    def _refused(self, code: int, words: str) -> None:
+    def _refused(self, answer: Answer) -> None:
         self.progress.refused += 1
-        said = self.progress.said
-        line = f"{code}: {words}"
+        status, said = read_status(answer.code, answer.body), self.progress.said
+        line = f"{answer.code}: {status.message or status.reason or answer.reason}"
         if line in said or len(said) < 5:
             said[line] = said.get(line, 0) + 1
 

@@ -3,96 +3,63 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord
-from seatrial.analysis.tables import summary_rows
+from seatrial.analysis.cells import as_text
+from seatrial.analysis.studies import Study
+from seatrial.analysis.trial_figures import Figures
+from seatrial.model.figures import FIGURES, LABELS, RATIO, TEXT, Figure
+from seatrial.record.files import atomic_write
 
-# Figure → unit as OpenMetrics spells it at the end of a name, and what it is.
-ABOUT: Mapping[str, tuple[str, str]] = {
-    "nodes": ("", "nodes that were there at any time"),
-    "workloads": ("", "workloads that the steps would submit"),
-    "pods": ("", "pods of the submitted workloads"),
-    "submitted": ("", "workloads submitted"),
-    "completed": ("", "workloads completed"),
-    "failed": ("", "workloads that failed"),
-    "deleted": ("", "workloads that were deleted before they completed"),
-    "pending": ("", "workloads that came to no end"),
-    "total_s": ("seconds", "first submission to last completion"),
-    "rate_per_s": ("", "workloads completed per second"),
-    "dispatch_per_s": ("", "workloads dispatched per second"),
-    "creation_per_s": ("", "workloads created per second"),
-    "p50_s": ("seconds", "median turnaround"),
-    "p95_s": ("seconds", "95th percentile of turnaround"),
-    "p99_s": ("seconds", "99th percentile of turnaround"),
-    "mean_s": ("seconds", "mean turnaround"),
-    "max_s": ("seconds", "largest turnaround"),
-    "cpu_util": ("ratio", "share of the cores that running containers had requested"),
-    "gpu_util": ("ratio", "share of the GPUs that running containers had requested"),
-    "held_idle_s": ("core_seconds", "held by gangs that did not run"),
-    "held_idle_gpu_s": ("gpu_seconds", "held by gangs that did not run"),
-    "bound_per_s": ("", "pods bound to a node per second"),
-    "schedule_p50_s": ("seconds", "median of a pod's time from created to bound"),
-    "schedule_p99_s": ("seconds", "99th percentile of a pod's time from created to bound"),
-    "end_s": ("seconds", "first submission to the end of the trial"),
-    "requests": ("", "API requests of the load"),
-    "rejected": ("", "API requests answered with 429"),
-    "retried": ("", "API requests sent again"),
-    "errors": ("", "API requests that failed otherwise"),
-    "requests_per_s": ("", "API requests answered well per second"),
-    "api_p50_s": ("seconds", "median of the load's API requests"),
-    "api_p95_s": ("seconds", "95th percentile of the load's API requests"),
-    "api_p99_s": ("seconds", "99th percentile of the load's API requests"),
-    "in_flight_max": ("", "most requests that the server executed at the same time"),
-    "queued_max": ("", "most requests that the server held in its queues"),
-    "cpu_cores": ("", "how much of the machine was busy on average"),
-    "pod_start_p99_s": ("seconds", "99th percentile from created to running"),
-    "heartbeat_gap_s": ("seconds", "longest time in which some node's lease was not renewed"),
-    "stalls": ("", "times at which no workload got on for 30 s or more"),
-    "stalled_s": ("seconds", "how long these were in all"),
-    "valid": ("", "whether the trial trusts its own figures"),
-    **{name: ("", f"what the audit found: {audit}") for audit, name in fig.AUDITS.items()},
-}
-LABELS = ("scenario", "on", "setup", "stack", "repeat", "seed", "outcome")
+# Units as OpenMetrics spells them at the end of a name; figures with another unit have none there.
+UNITS = {"s": "seconds", "core-s": "core_seconds", "GPU-s": "gpu_seconds"}
+METRICS = tuple(figure for figure in FIGURES.values() if figure.kind != TEXT and not figure.label)
 
 
-def write_openmetrics(study: StudyRecord, path: Path) -> Path:
-    part = path.with_name(path.name + ".part")
-    part.write_text("\n".join(lines(study)) + "\n", encoding="utf-8")
-    part.replace(path)
+def write_openmetrics(study: Study, path: Path) -> Path:
+    """Writes the figures and returns their path."""
+    with atomic_write(path) as part:
+        part.write_text("\n".join(lines(study)) + "\n", encoding="utf-8")
     return path
 
 
-def lines(study: StudyRecord) -> Iterator[str]:
-    rows = summary_rows(study.out)
-    params = list(dict.fromkeys(name for row in rows for name in row if name not in fig.FIXED))
+def lines(study: Study) -> Iterator[str]:
+    """The lines of the file."""
+    rows = study.rows
+    params = list(dict.fromkeys(name for row in rows for name in row if name not in FIGURES))
     labels = [_labels(row, params) for row in rows]
-    for figure, (unit, about) in ABOUT.items():
-        values = [(of, value) for of, row in zip(labels, rows, strict=True) if (value := row.get(figure)) is not None]
+    for figure in METRICS:
+        values = [
+            (of, row[figure.name]) for of, row in zip(labels, rows, strict=True) if row.get(figure.name) is not None
+        ]
         if not values:
             continue
-        name = metric(figure)
+        name, unit = metric(figure), _unit(figure)
         yield f"# TYPE {name} gauge"
         yield from [f"# UNIT {name} {unit}"] if unit else []
-        yield f"# HELP {name} {_escaped(about)}"
+        yield f"# HELP {name} {_escaped(figure.about)}"
         for of, value in values:
             yield f"{name}{{{of}}} {float(value) if isinstance(value, int | float) else value!r}"
     yield "# EOF"
 
 
-def metric(figure: str) -> str:
-    unit = ABOUT[figure][0]
-    return f"seatrial_{figure.removesuffix('_s')}_{unit}" if unit else f"seatrial_{figure}"
+def metric(figure: Figure) -> str:
+    """`seatrial_total_seconds` for `total_s`."""
+    unit = _unit(figure)
+    return f"seatrial_{figure.name.removesuffix('_s')}_{unit}" if unit else f"seatrial_{figure.name}"
 
 
-def _labels(row: fig.Figures, params: Sequence[str]) -> str:
+def _unit(figure: Figure) -> str:
+    return "ratio" if figure.kind == RATIO else UNITS.get(figure.unit, "")
+
+
+def _labels(row: Figures, params: Sequence[str]) -> str:
     named = [
-        *((name, row.get(name)) for name in LABELS),
+        *((name, row.get(name)) for name in (*LABELS, "outcome")),
         *((f"param_{_plain(name)}", row.get(name)) for name in params),
     ]
-    return ",".join(f'{name}="{_escaped(fig.as_text(value))}"' for name, value in named if value is not None)
+    return ",".join(f'{name}="{_escaped(as_text(value))}"' for name, value in named if value is not None)
 
 
 def _plain(name: str) -> str:

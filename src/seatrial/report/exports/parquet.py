@@ -11,20 +11,22 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import StudyRecord
-from seatrial.analysis.lifecycle import Lifecycle, lifecycle, order_of
+from seatrial.analysis.stage_times import Lifecycle, order_of
+from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import pods_columns, pods_parts, summary_frame, times_columns, times_parts
-from seatrial.record import merging, segments
+from seatrial.analysis.trial_figures import Figures, figures_of
+from seatrial.record import merging
+from seatrial.record.files import atomic_write
+from seatrial.record.layout import OBSERVED, OBSERVED_PODS
 
 TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
 
 
-def write_parquet(study: StudyRecord, folder: Path) -> list[Path]:
+def write_parquet(study: Study, folder: Path) -> list[Path]:
     """summary, times, pods and observed, and every Parquet file that trials have beside that."""
     folder.mkdir(parents=True, exist_ok=True)
     stages = order_of(study.trials)
-    rows: list[fig.Figures] = []
+    rows: list[Figures] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as scratch:
         parts: dict[str, list[Path]] = {}
 
@@ -34,15 +36,15 @@ def write_parquet(study: StudyRecord, folder: Path) -> list[Path]:
             parts[table].append(path)
 
         for trial in study.trials:
-            seen = lifecycle(trial)
-            rows.append(fig.figures_of(seen))
+            seen = study.lifecycle(trial)
+            rows.append(figures_of(seen))
             for part in times_parts(seen, stages):
                 keep("times", _typed(part, times_columns(stages)))
             for part in pods_parts(seen):
                 keep("pods", _typed(part, pods_columns()))
             keep("observed", _observed(seen))
             for path in sorted(trial.directory.glob("*.parquet")):
-                if path.name not in (segments.OBSERVED, segments.PODS):
+                if path.name not in (OBSERVED, OBSERVED_PODS):
                     frame = pl.read_parquet(path, glob=False)
                     keep(path.stem, frame.select(pl.lit(trial.name).alias("trial"), pl.all()))
         written = [_whole(folder / "summary.parquet", summary_frame(rows).lazy())]
@@ -53,9 +55,8 @@ def write_parquet(study: StudyRecord, folder: Path) -> list[Path]:
 
 
 def _whole(path: Path, frame: pl.LazyFrame) -> Path:
-    part = path.with_name(path.name + ".part")
-    frame.sink_parquet(part, compression="zstd")
-    part.replace(path)
+    with atomic_write(path) as part:
+        frame.sink_parquet(part, compression="zstd")
     return path
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from seatrial.analysis.directory import TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle, lifecycle, order_of
+from seatrial.analysis.stage_times import Lifecycle, lifecycle, order_of
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED
+from seatrial.record.files import atomic_write
+from seatrial.record.trial_record import TrialRecord
 
 WORKLOADS = 1  # the process of the workloads; nodes follow
 Event = dict[str, Any]
@@ -26,9 +27,8 @@ Event = dict[str, Any]
 
 def write_trace(trial: TrialRecord, path: Path) -> Path:
     """Event by event: a trial of 100,000 pods would be a gigabyte of objects at once."""
-    part = path.with_name(path.name + ".part")
     encode = msgspec.json.Encoder().encode
-    with part.open("wb") as file:
+    with atomic_write(path) as part, part.open("wb") as file:
         file.write(b'{"displayTimeUnit":"ms","otherData":')
         file.write(encode({"trial": trial.name, "setup": trial.setup, "outcome": trial.outcome}))
         file.write(b',"traceEvents":[\n')
@@ -36,11 +36,11 @@ def write_trace(trial: TrialRecord, path: Path) -> Path:
             file.write(b",\n" if number else b"")
             file.write(encode(event))
         file.write(b"\n]}\n")
-    part.replace(path)
     return path
 
 
 def events(seen: Lifecycle) -> Iterator[Event]:
+    """The trace events of a trial."""
     yield from _workloads(seen)
     yield from _nodes(seen)
     clog = seen.trial.document.get("clog") or {}
@@ -72,16 +72,17 @@ def _slice(name: str, pid: int, tid: int, begin: int, end: int, **args: Any) -> 
 
 
 def _workloads(seen: Lifecycle) -> Iterator[Event]:
-    """A slice lasts until the next stage and is called after it: what the workload was on its way to."""
+    """A slice lasts until the next stage, and is called by what that time was spent on."""
     yield _called("process_name", f"workloads of {seen.trial.setup}", WORKLOADS)
     stages = [name for name in order_of([seen.trial]) if name in seen.workloads.columns]
+    steps = {stage.name: stage.step for stage in seen.trial.stages}
     for row in seen.workloads.iter_rows(named=True):
         tid = row["number"] + 1
         yield _called("thread_name", row["workload"], WORKLOADS, tid)
         reached = sorted((at, stages.index(name)) for name in stages if (at := row[name]) is not None)
         over = any(row.get(stage.name) is not None for stage in (COMPLETED, FAILED, DELETED))
         for (begin, _), (end, stage) in itertools.pairwise(reached):
-            yield _slice(f"to {stages[stage]}", WORKLOADS, tid, begin - seen.first_ns, end - seen.first_ns)
+            yield _slice(steps[stages[stage]], WORKLOADS, tid, begin - seen.first_ns, end - seen.first_ns)
         if not over and seen.end_ns > reached[-1][0]:
             begin = reached[-1][0] - seen.first_ns
             yield _slice(f"stuck after {stages[reached[-1][1]]}", WORKLOADS, tid, begin, seen.end_ns - seen.first_ns)

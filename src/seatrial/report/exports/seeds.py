@@ -10,23 +10,25 @@ import datetime
 import statistics
 from pathlib import Path
 
-from seatrial.analysis.directory import StudyRecord, TrialRecord
-from seatrial.analysis.tables import summary_rows
+from seatrial.analysis.studies import Study
+from seatrial.record.files import atomic_write
+from seatrial.record.trial_record import TrialRecord
 from seatrial.report.comparisons import escaped
 from seatrial.report.grouping import Group, grouped
 
 HEADINGS = ("Date", "Tester", "Jobs", "Pods", "Total time to complete (s)")
 
 
-def write_seeds(study: StudyRecord, path: Path, tester: str = "") -> Path:
-    part = path.with_name(path.name + ".part")
-    part.write_text(tables(study, tester), encoding="utf-8")
-    part.replace(path)
+def write_seeds(study: Study, path: Path, tester: str = "") -> Path:
+    """Writes the tables and returns their path."""
+    with atomic_write(path) as part:
+        part.write_text(tables(study, tester), encoding="utf-8")
     return path
 
 
-def tables(study: StudyRecord, tester: str = "") -> str:
-    groups = grouped(summary_rows(study.out))
+def tables(study: Study, tester: str = "") -> str:
+    """The tables as Markdown."""
+    groups = grouped(study.rows)
     trials = {trial.name: trial for trial in study.trials}
     setups = list(dict.fromkeys(group.setup for group in groups))
     return "\n".join(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import DAMAGED
 from seatrial.analysis.gates import FAILS
+from seatrial.analysis.trial_figures import Figures, since_first_s
 from seatrial.clog.diagnosis import KINDS
-from seatrial.report.answers import Answer, in_a_sentence
+from seatrial.model.figures import FIGURES
+from seatrial.record.trial_record import DAMAGED
+from seatrial.report.answer_figures import AnswerFigure, in_a_sentence
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
@@ -35,13 +36,16 @@ class Measure:
     about: str
 
     def of(self, group: Group) -> Spread | None:
-        return group.if_all_completed(self.figure)
+        """The figure of a group."""
+        return group.of(self.figure)
 
     def mean(self, group: Group) -> float:
+        """Its mean, or None."""
         spread = self.of(group)
         return spread.mean if spread else 0.0
 
     def shown(self, group: Group) -> str:
+        """The figure with its unit."""
         spread = self.of(group)
         if spread is None:
             return "–"
@@ -55,7 +59,7 @@ class Measure:
         return abs(one.mean - two.mean) <= max((one.deviation or 0.0) + (two.deviation or 0.0), 1e-9)
 
 
-TOTAL = Measure("total_s", "Total time", "from the first submission to the last completion")
+TOTAL = Measure("total_s", "Total time", FIGURES["total_s"].about)
 REQUESTS = Measure("api_p99_s", "What 99 of 100 requests that were answered well took at most", "")
 
 
@@ -216,7 +220,7 @@ def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group
     return tag("div", tag("h2", title, class_="small"), tag("ol", lines, class_="ranking"), class_="rank")
 
 
-def _bars(figure: str, of: Sequence[Answer], where: str) -> Html:
+def _bars(figure: str, of: Sequence[AnswerFigure], where: str) -> Html:
     """A figure of the answer: a bar for each set-up, in the order of the scenario, without ranks."""
     longest = max((one.spread.mean for one in of if one.spread), default=0.0) or 1.0
     lines = [
@@ -235,10 +239,10 @@ def _bars(figure: str, of: Sequence[Answer], where: str) -> Html:
 
 def _beside(group: Group) -> str:
     """What else one wants to know of it at once."""
-    p99 = group.if_all_completed("p99_s")
+    p99 = group.of("p99_s")
     if p99 is not None:
         return f"p99 {seconds(p99.mean)}"
-    rejected, sent = group.over_repeats("rejected"), group.over_repeats("requests")
+    rejected, sent = group.of("rejected"), group.of("requests")
     if not rejected or not sent or not sent.mean:
         return ""
     return f"{rejected.mean:,.0f} of {sent.mean:,.0f} rejected ({rejected.mean / sent.mean:.0%})"
@@ -259,7 +263,7 @@ def _line(group: Group, width: str | None, figure: str, more: str, doubtful: boo
 
 def _clogs(view: View) -> list[Html]:
     """Who clogged and why: the first trial of every set-up that did, at most five."""
-    found: dict[str, list[fig.Figures]] = {}
+    found: dict[str, list[Figures]] = {}
     for row in view.rows:
         if row["clog"] and row["outcome"] == "clogged":
             found.setdefault(str(row["setup"]), []).append(row)
@@ -267,7 +271,7 @@ def _clogs(view: View) -> list[Html]:
     for setup, rows in list(found.items())[:5]:
         trial = view.trials[str(rows[0]["trial"])]
         clog = trial.document["clog"]
-        at = fig.since_first_s(clog.get("at_ns"), rows[0], trial.document)
+        at = since_first_s(clog.get("at_ns"), rows[0], trial.document)
         times = f" in {plural(len(rows), 'trial')}, the first" if len(rows) > 1 else ""
         when = f" after {seconds(at, 1)}" if at is not None else ""
         items.append(

@@ -10,19 +10,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import TrialRecord
+from seatrial.analysis.trial_figures import since_first_s
 from seatrial.clog.diagnosis import KINDS
 from seatrial.clog.wording import quantities
+from seatrial.record.trial_record import TrialRecord
 from seatrial.report.page.markup import chart, join
-from seatrial.report.page.view import Section, View, plural, seconds
+from seatrial.report.page.view import PageSection, View, plural, seconds
 
 SHOWN = 12  # clogs
 MEMBERS = 14  # workloads in one picture
 SNAPSHOT = "snapshot-clog.json.gz"
 
 
-def clogs(view: View) -> Section | None:
+def clogs(view: View) -> PageSection | None:
     """The first clog of every set-up, most telling first."""
     found: dict[tuple[str, str], TrialRecord] = {}
     for trial in view.study.trials:
@@ -36,7 +36,7 @@ def clogs(view: View) -> Section | None:
     title = "An arrow leads from one that waits to one that holds what it needs" if drawn else "What could not be had"
     note = "Strong arrows are the ring that cannot come apart. A click on a name says what it holds and waits for."
     more = f"{plural(len(found), 'clog')} in all; the first {SHOWN} are here." if len(found) > SHOWN else ""
-    return Section(
+    return PageSection(
         "clog",
         "Clog",
         "What clogged, and why",
@@ -46,7 +46,7 @@ def clogs(view: View) -> Section | None:
 
 def _clog(view: View, trial: TrialRecord) -> dict[str, Any]:
     clog = trial.document["clog"]
-    at = fig.since_first_s(clog.get("at_ns"), view.row_of.get(trial.name, {}), trial.document)
+    at = since_first_s(clog.get("at_ns"), view.row_of.get(trial.name, {}), trial.document)
     states = _states(trial)
     edges: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for edge in clog.get("edges") or ():

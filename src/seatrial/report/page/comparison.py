@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seatrial.analysis.comparing import Comparison
-from seatrial.report import comparisons as told
+from seatrial.analysis.comparing import SideComparison
+from seatrial.report import comparisons
+from seatrial.report.page.html_page import document
 from seatrial.report.page.markup import Html, join, tag
-from seatrial.report.page.view import Section
-from seatrial.report.page.writing import document
+from seatrial.report.page.view import PageSection
 
 
-def comparison_page(comparisons: Sequence[Comparison], everything: bool = False) -> str:
+def comparison_page(found: Sequence[SideComparison], everything: bool = False) -> str:
     """A whole page, self-contained as the report is."""
-    sections = [section(one, f"comparison-{place}", everything) for place, one in enumerate(comparisons, 1)]
+    sections = [section(one, f"comparison-{place}", everything) for place, one in enumerate(found, 1)]
     top = tag("header", tag("p", "seatrial", class_="kicker"), tag("h1", "Comparison"), class_="top")
-    names = dict.fromkeys(name for one in comparisons for name in told.names(one))
+    names = dict.fromkeys(name for one in found for name in comparisons.names(one))
     return document("Comparison · seatrial", top, sections, list(names))
 
 
-def section(comparison: Comparison, name: str, everything: bool = False) -> Section:
-    title = told.title(comparison)
-    return Section(name, title if len(title) <= 40 else f"{title[:39]}…", title, body(comparison, everything))
+def section(comparison: SideComparison, name: str, everything: bool = False) -> PageSection:
+    """A comparison as a section of a page."""
+    title = comparisons.title(comparison)
+    return PageSection(name, title if len(title) <= 40 else f"{title[:39]}…", title, body(comparison, everything))
 
 
-def body(comparison: Comparison, everything: bool = False) -> Html:
+def body(comparison: SideComparison, everything: bool = False) -> Html:
     """What is to be known first stands on top: that the sides are not alike, then the answer."""
     reasons = [tag("li", reason) for reason in comparison.unlike]
     warning = tag("div", tag("b", "Not comparable, compared anyway:"), tag("ul", reasons), class_="warning")
-    headings, rows = told.table(comparison, everything)
+    headings, rows = comparisons.table(comparison, everything)
     top = [tag("th", heading, scope="col", class_=_kind(place, headings)) for place, heading in enumerate(headings)]
     lines = [
         tag("tr", [_cell(place, cell, headings, differs) for place, cell in enumerate(cells)])
         for cells, differs in rows
     ]
     table = tag("table", tag("thead", tag("tr", top)), tag("tbody", lines))
-    notes = [tag("p", f"{note}.", class_="quiet") for note in (*comparison.notes, told.method(comparison))]
+    notes = [tag("p", f"{note}.", class_="quiet") for note in (*comparison.notes, comparisons.method(comparison))]
     return join(
         warning if reasons else None,
-        tag("p", told.headline(comparison), class_="headline"),
-        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=told.title(comparison)),
+        tag("p", comparisons.headline(comparison), class_="headline"),
+        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=comparisons.title(comparison)),
         notes,
     )
 

@@ -1,4 +1,4 @@
-"""Markup for report.html in which nothing of a cluster can be anything but text.
+"""Markup for report.html in which names and messages of a cluster can only be text.
 
 Names come from clusters and files of others: `<script>` is a legal name in some of them. So markup has a type of its own, all
 other text is escaped where it is put in, and data for scripts is JSON that cannot end its element.
@@ -53,6 +53,7 @@ def join(*inside: Inside) -> Html:
 
 
 def escaped(text: str) -> Html:
+    """Text as HTML: markup and control characters in it do no harm."""
     return Html(html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), quote=True))
 
 
@@ -82,7 +83,7 @@ def badge(evidence: str) -> Html:
 
 
 @dataclass(frozen=True)
-class Head:
+class Heading:
     """A column's heading; `about` explains it in a tool tip."""
 
     text: str
@@ -99,7 +100,7 @@ class Cell:
     kind: str = ""
 
 
-def table(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], caption: str, name: str = "") -> Html:
+def table(heads: Sequence[Heading], rows: Sequence[Sequence[Cell]], caption: str, name: str = "") -> Html:
     """A table that is sorted by a click on a heading; the first column names the row."""
     top = [
         tag(
@@ -116,7 +117,7 @@ def table(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], caption: str, n
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption, id=name or None)
 
 
-def _cell(cell: Cell, head: Head, first: bool) -> Html:
+def _cell(cell: Cell, head: Heading, first: bool) -> Html:
     kinds = " ".join(filter(None, ("" if head.number else "text", cell.kind)))
     value = cell.value if cell.value is not None else (cell.shown if isinstance(cell.shown, str) else None)
     sort = None if value is None or cell.shown == "–" else str(value)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from seatrial.report.page.markup import chart
 from seatrial.report.page.packing import pack, unit_for
-from seatrial.report.page.view import Combination, Section, View, in_words
+from seatrial.report.page.view import Combination, PageSection, View, in_words
 from seatrial.report.step_times import WHOLE, Seconds, Step, edges_of, step_times
 
 DOTS = 150_000  # on the whole page
@@ -21,8 +21,9 @@ DOTS_OF_ONE = 4_000  # of one set-up in one step
 BINS = 30
 
 
-def steps(view: View) -> Section | None:
-    found = {chosen: _steps(view, chosen) for chosen in view.combinations}
+def steps(view: View) -> PageSection | None:
+    """The section; None where no step was reached."""
+    found = {chosen: _steps(view, chosen) for chosen in view.charted}
     cells = sum(len(step.points) for rows in found.values() for step in rows)
     if not cells:
         return None
@@ -30,12 +31,12 @@ def steps(view: View) -> Section | None:
     columns: dict[str, npt.NDArray[np.int32]] = {}
     rows: list[list[dict[str, Any]]] = []
     cut = 0
-    for place, chosen in enumerate(view.combinations):
+    for place, chosen in enumerate(view.charted):
         rows.append([_row(step, f"{place}.{number}", most, columns) for number, step in enumerate(found[chosen])])
         cut = max(cut, *(len(points.joined()[0]) for step in found[chosen] for points in step.points.values()), 0)
     data = {
-        "combinations": [in_words(chosen) for chosen in view.combinations],
-        "chosen": view.combinations.index(view.largest),
+        "combinations": [in_words(chosen) for chosen in view.charted],
+        "chosen": view.charted.index(view.largest),
         "rows": rows,
         "packed": pack(columns),
     }
@@ -46,11 +47,11 @@ def steps(view: View) -> Section | None:
     )
     left_out = len(view.study.trials) - len(view.study.trusted)
     doubt = f"Trials that are not to be trusted are left out: {left_out}." if left_out else ""
-    return Section(
+    return PageSection(
         "steps", "Steps", "How long every step took",
         chart(
             "steps", data, "Every dot is a workload: when it was submitted, and how long the step took it",
-            "Right: how many workloads took how long, all set-ups to one scale.", sample, doubt,
+            "Right: how many workloads took how long, all set-ups to one scale.", sample, doubt, view.left_out,
         ),
     )  # fmt: skip
 
@@ -59,7 +60,7 @@ def _steps(view: View, chosen: Combination) -> list[Step]:
     trials = view.trusted_at(chosen)
     if not trials:
         return []
-    return list(step_times(dataclasses.replace(view.study, trials=tuple(trials)), view.seen)["detailed"].steps)
+    return list(step_times(dataclasses.replace(view.study, trials=tuple(trials)))["detailed"].steps)
 
 
 def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int32]]) -> dict[str, Any]:
@@ -78,13 +79,14 @@ def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int3
         of.append({"setup": setup, "n": len(took), "median": float(np.median(took)), "counts": counts.tolist()})
     since = f"{' or '.join(step.since)} → {step.stage}".replace("_", " ") if step.stage != WHOLE else ""
     return {
-        "stage": step.stage.replace("_", " "),
+        "stage": step.title,
         "about": step.about,
         "since": since,
         "key": key,
         "unit": unit,
         "unit_at": unit_at,
-        "edges": [float(edge) for edge in edges],
+        "low": float(edges[0]),
+        "high": float(edges[-1]),
         "of": of,
     }
 

@@ -4,48 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seatrial.analysis import figures as fig
-from seatrial.model.doubts import TIMES, kind_of
-from seatrial.report.columns import decimals_for
+from seatrial.analysis.trial_figures import Figures
+from seatrial.model.figures import COUNT, FIGURES, RATIO, TIME, Figure
 from seatrial.report.durations import clock
 from seatrial.report.grouping import Group, Spread
-from seatrial.report.page.answer import TOTAL
-from seatrial.report.page.markup import Cell, Head, Html, badge, table, tag
-from seatrial.report.page.view import Section, View, as_number, plural
+from seatrial.report.page.markup import Cell, Heading, Html, badge, table, tag
+from seatrial.report.page.view import PageSection, View, as_number, plural
+from seatrial.report.text_tables import decimals_for
 
 TRIALS_SHOWN = 300
 
-_FIGURES = (
-    ("cpu_util", "cpu used", "share of the nodes' cores that running containers had requested", False),
-    ("gpu_util", "gpu used", "the same for GPUs", False),
-    ("creation_per_s", "created /s", "workloads per second that the server showed", False),
-    (
-        "dispatch_per_s",
-        "dispatched /s",
-        "workloads per second that the queue let go, or whose pods were created",
-        False,
-    ),
-    ("p50_s", "p50 s", "half of the workloads took at most so long from submitted to completed", True),
-    ("p95_s", "p95 s", "95 of 100 workloads took at most so long from submitted to completed", True),
-    ("p99_s", "p99 s", "99 of 100 workloads took at most so long from submitted to completed", True),
-    ("bound_per_s", "bound /s", "pods per second that were bound to a node", False),
-    ("schedule_p99_s", "scheduling p99 s", "99 of 100 pods took at most so long from created to bound", False),
-    ("held_idle_s", "held idle, core-s", "core-seconds that gangs held before all their pods ran", False),
-    ("requests", "requests", "requests that the load sent", False),
-    ("rejected", "rejected", "of these, answered with 429: too many requests", False),
-    ("errors", "errors", "of these, another failure or no answer", False),
-    ("requests_per_s", "answered /s", "requests per second that were answered well", False),
-    ("api_p50_s", "request p50 s", "half of the requests took at most so long, from when they were due", False),
-    ("api_p99_s", "request p99 s", "99 of 100 requests took at most so long, from when they were due", False),
-    ("heartbeat_gap_s", "heartbeat gap s", "longest time in which some node's lease was not renewed", False),
-)
+_OF_A_TRIAL = ("total_s", "p50_s", "p95_s", "p99_s", "max_s")
 
 
-def summary(view: View) -> Section | None:
+def summary(view: View) -> PageSection | None:
+    """The section; None without trials."""
     groups = view.groups
     if not groups:
         return None
-    heads = [Head("set-up", number=False)]
+    heads = [Heading("set-up", number=False)]
     columns: list[list[Cell]] = [
         [Cell((tag("b", group.setup), " ", badge(group.evidence)), group.setup) for group in groups]
     ]
@@ -53,26 +30,26 @@ def summary(view: View) -> Section | None:
         values = [group.params[name] for group in groups]
         if any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):
             continue  # the same figures twice
-        heads.append(Head(name))
+        heads.append(Heading(name))
         columns.append([Cell(group.params[name], as_number(group.params[name])) for group in groups])
     if view.submits:
         one_pod_each = all(group.most("workloads") == group.most("pods") for group in groups)
         for name in ("workloads",) if one_pod_each else ("workloads", "pods"):
-            heads.append(Head(name))
+            heads.append(Heading(name))
             columns.append([_whole(group.most(name)) for group in groups])
-        heads.append(Head("total s", about=TOTAL.about + "; only if everything completed"))
-        columns.append(_spreads([TOTAL.of(group) for group in groups]))
-    heads.append(Head("completed", about="trials in which everything completed"))
+        total = FIGURES["total_s"]
+        heads.append(Heading(total.title, about=f"{total.about}; only if everything completed"))
+        columns.append(_spreads([group.of(total.name) for group in groups]))
+    heads.append(Heading("completed", about="trials in which everything completed"))
     columns.append([_done(group) for group in groups])
-    for figure, heading, about, only_whole in _FIGURES:
-        spreads = [group.if_all_completed(figure) if only_whole else group.over_repeats(figure) for group in groups]
+    for figure in (one for one in FIGURES.values() if one.heading and one.name != "total_s"):
+        spreads = [group.of(figure.name) for group in groups]
         if any(spread is not None and spread.mean for spread in spreads):
-            heads.append(Head(heading, about=about))
-            whole = figure in fig.WHOLE
-            columns.append(_shares(spreads) if figure.endswith("_util") else _means(spreads, whole, kind_of(figure)))
+            heads.append(Heading(figure.title, about=figure.about))
+            columns.append(_cells(figure, spreads))
     caption = "Figures of every set-up. A heading sorts by its column."
     body = table(heads, list(zip(*columns, strict=True)), caption, "summary-table")
-    return Section("summary", "Summary", "The figures", Html(body + _notes(view) + _every_trial(view)))
+    return PageSection("summary", "Summary", "The figures", Html(body + _notes(view) + _every_trial(view)))
 
 
 def _notes(view: View) -> Html:
@@ -86,9 +63,9 @@ def _notes(view: View) -> Html:
 
 def _every_trial(view: View) -> Html:
     heads = [
-        Head("trial", number=False), Head("outcome", number=False), Head("completed"), Head("of"), Head("total s"),
-        Head("p50 s"), Head("p95 s"), Head("p99 s"), Head("max s"), Head("trusted", number=False),
-        Head("clog", number=False),
+        Heading("trial", number=False), Heading("outcome", number=False), Heading("completed"), Heading("of"),
+        *(Heading(FIGURES[name].title, about=FIGURES[name].about) for name in _OF_A_TRIAL), Heading("trusted", number=False),
+        Heading("clog", number=False),
     ]  # fmt: skip
     rows = [_trial(row) for row in view.rows[:TRIALS_SHOWN]]
     cut = "" if len(view.rows) <= TRIALS_SHOWN else f", of which the first {TRIALS_SHOWN}; summary.csv has all"
@@ -96,8 +73,8 @@ def _every_trial(view: View) -> Html:
     return tag("details", tag("summary", f"Every one of {plural(len(view.rows), 'trial')}{cut}"), inner)
 
 
-def _trial(row: fig.Figures) -> list[Cell]:
-    times = [row.get(name) for name in ("total_s", "p50_s", "p95_s", "p99_s", "max_s")]
+def _trial(row: Figures) -> list[Cell]:
+    times = [row.get(name) for name in _OF_A_TRIAL]
     if row["total_s"] is None:
         times = [None] * len(times)
     return [
@@ -129,17 +106,17 @@ def _spreads(spreads: Sequence[Spread | None]) -> list[Cell]:
     return cells
 
 
-def _means(spreads: Sequence[Spread | None], whole: bool, kind: str) -> list[Cell]:
-    decimals = 0 if whole else decimals_for([spread.mean for spread in spreads if spread])
-    return [Cell("–") if spread is None else _figure(spread.mean, decimals, kind) for spread in spreads]
+def _cells(figure: Figure, spreads: Sequence[Spread | None]) -> list[Cell]:
+    decimals = 0 if figure.kind == COUNT else decimals_for([spread.mean for spread in spreads if spread])
+    return [
+        Cell("–") if spread is None else Cell(_shown(figure, spread.mean, decimals), spread.mean) for spread in spreads
+    ]
 
 
-def _figure(value: float, decimals: int, kind: str) -> Cell:
-    return Cell(clock(value, decimals) if kind == TIMES else f"{value:,.{decimals}f}", value)
-
-
-def _shares(spreads: Sequence[Spread | None]) -> list[Cell]:
-    return [Cell("–") if spread is None else Cell(f"{spread.mean:.1%}", spread.mean) for spread in spreads]
+def _shown(figure: Figure, value: float, decimals: int) -> str:
+    if figure.kind == RATIO:
+        return f"{value:.1%}"
+    return clock(value, decimals) if figure.kind == TIME else f"{value:,.{decimals}f}"
 
 
 def _float(value: object) -> float | None:

@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analysis import figures as fig
-from seatrial.analysis.directory import TrialRecord
-from seatrial.analysis.lifecycle import Lifecycle
+from seatrial.analysis.stage_times import Lifecycle
+from seatrial.analysis.trial_figures import since_first_s
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, RUNNING, SCHEDULED, SUBMITTED
-from seatrial.record.segments import NODES
+from seatrial.record.trial_record import TrialRecord
 from seatrial.report.page.markup import chart
 from seatrial.report.page.packing import pack, ticks, unit_for
-from seatrial.report.page.view import Section, View, in_words, plural
+from seatrial.report.page.view import PageSection, View, in_words, plural
 
 PODS = 250_000  # on the whole page
 TRIALS = 80
@@ -32,7 +31,8 @@ class _Picked:
     every: int  # of its workloads every so-manieth is drawn
 
 
-def timeline(view: View) -> Section | None:
+def timeline(view: View) -> PageSection | None:
+    """The section; None where nothing was submitted."""
     if not view.submits:
         return None
     picked = _picked(view)
@@ -46,7 +46,7 @@ def timeline(view: View) -> Section | None:
     if chosen is None:
         largest = {str(row["trial"]) for group in view.at(view.largest) for row in group.rows}
         chosen = next((n for n, one in enumerate(picked) if one.trial.name in largest), 0)
-    return Section(
+    return PageSection(
         "timeline", "Timeline", "Who ran where, from when to when",
         chart(
             "timeline", {"trials": data, "chosen": chosen},
@@ -81,14 +81,13 @@ def _pods(view: View, trial: TrialRecord) -> int:
 
 
 def _trial(view: View, picked: _Picked) -> dict[str, Any]:
-    trial, seen = picked.trial, view.seen(picked.trial)
+    trial, seen = picked.trial, view.study.lifecycle(picked.trial)
     row = view.row_of.get(trial.name, {})
     end_s = max((seen.end_ns - seen.first_ns) / 1e9, 1e-6)
     unit = unit_for(end_s)
     workloads = seen.workloads.filter(pl.col("number") % picked.every == 0)
     pods = _bound(seen, workloads)
-    path = trial.directory / NODES
-    names = path.read_text().splitlines() if path.is_file() else []
+    names = list(seen.nodes)
     known = int(pods["node"].max() or 0) if pods.height else -1  # type: ignore[arg-type]
     names += [f"node {number}" for number in range(len(names), known + 1)]
 
@@ -109,7 +108,7 @@ def _trial(view: View, picked: _Picked) -> dict[str, Any]:
         "end": end_s,
         "unit": unit,
         "clog": {
-            "at": fig.since_first_s(clog.get("at_ns"), row, trial.document),
+            "at": since_first_s(clog.get("at_ns"), row, trial.document),
             "kind": str(clog.get("kind") or ""),
             "workloads": list(clog.get("workloads") or ()),
             "nodes": list(clog.get("nodes") or ()),

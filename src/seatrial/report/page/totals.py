@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.model.figures import FIGURES
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import Group
 from seatrial.report.page.markup import chart
-from seatrial.report.page.view import Section, View, as_number, in_words, plural
+from seatrial.report.page.view import PageSection, View, as_number, in_words, plural
 
 PANELS = 12
 
 
-def totals(view: View) -> Section | None:
+def totals(view: View) -> PageSection | None:
+    """The section; None where no param varies."""
     if not view.values or not view.submits:
         return None
     name = max(view.values, key=lambda one: (_numeric(view.values[one]), len(view.values[one])))
@@ -33,7 +35,7 @@ def totals(view: View) -> Section | None:
             for title, groups in shown.items()
         ],
     }
-    missing = sum(group.if_all_completed("total_s") is None for group in view.groups)
+    missing = sum(group.of("total_s") is None for group in view.groups)
     if missing == len(view.groups):
         return None
     spread = (
@@ -43,8 +45,10 @@ def totals(view: View) -> Section | None:
     )
     gaps = f"{plural(missing, 'point')} missing: there a repeat did not complete everything." if missing else ""
     cut = f"The first {PANELS} of {len(panels)} panels." if len(panels) > PANELS else ""
-    title = "From the first submission to the last completion"
-    return Section("totals", "Total time", f"Total time over {name}", chart("lines", data, title, spread, gaps, cut))
+    title = FIGURES["total_s"].about.capitalize()
+    return PageSection(
+        "totals", "Total time", f"Total time over {name}", chart("lines", data, title, spread, gaps, cut)
+    )
 
 
 def _series(groups: list[Group], setup: str, name: str, labels: list[str] | None) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def _series(groups: list[Group], setup: str, name: str, labels: list[str] | None
 
 
 def _point(group: Group, name: str, labels: list[str] | None) -> dict[str, Any] | None:
-    total = group.if_all_completed("total_s")
+    total = group.of("total_s")
     if total is None:
         return None
     value = group.params[name]

@@ -1,4 +1,4 @@
-"""The end of the page: what the trials found of themselves, what was run with which versions, and how to run it again."""
+"""The end of the page: whether the figures can be trusted, the versions that were run, and how to run the study again."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED
-from seatrial.report.details import findings
 from seatrial.report.durations import lasting
 from seatrial.report.page.answer import marked
-from seatrial.report.page.markup import Cell, Head, Html, Inside, join, table, tag
-from seatrial.report.page.view import Section, View, plural
+from seatrial.report.page.markup import Cell, Heading, Html, Inside, join, table, tag
+from seatrial.report.page.view import PageSection, View, plural
+from seatrial.report.summary_details import findings
 
 SHOWN = 60
 
 
-def validity(view: View) -> Section:
+def validity(view: View) -> PageSection:
     """Whether the figures can be trusted, trial by trial, and what expectations and audits say."""
     bad = [trial for trial in view.study.trials if not trial.valid]
     good = len(view.study.trials) - len(bad)
     parts: list[Inside] = [
-        tag("p", f"{good} of {plural(len(view.study.trials), 'trial')} can vouch for their figures.")
+        tag("p", f"The figures of {good} of {plural(len(view.study.trials), 'trial')} can be trusted.")
     ]
     if bad:
         rows = [[Cell(trial.name), Cell("; ".join(trial.reasons))] for trial in bad[:SHOWN]]
-        heads = [Head("trial", number=False), Head("why its figures are not to be trusted", number=False)]
+        heads = [Heading("trial", number=False), Heading("why its figures are not to be trusted", number=False)]
         parts.append(table(heads, rows, "Trials that are not to be trusted"))
     how = sorted(
         {str(p) for t in view.study.trials if (p := (t.document.get("validity") or {}).get("client_priority"))}
@@ -38,10 +38,10 @@ def validity(view: View) -> Section:
     known = dict.fromkeys(str(line) for trial in view.study.trials for line in trial.document.get("findings") or ())
     parts.append(_lines("What was known before the run", known))
     parts.append(_lines("What is missing", view.study.notes))
-    return Section("validity", "Validity", "Can this be trusted?", join(parts))
+    return PageSection("validity", "Validity", "Can this be trusted?", join(parts))
 
 
-def again(view: View) -> Section:
+def again(view: View) -> PageSection:
     """What to type, and with what it was run before."""
     document = view.study.document
     run = document.get("run") or {}
@@ -64,7 +64,7 @@ def again(view: View) -> Section:
         "Python": run.get("python"),
         **versions,
     }
-    return Section(
+    return PageSection(
         "again", "Run it again", "Run it again",
         join(
             tag(
@@ -103,8 +103,8 @@ def _rates(view: View) -> Html | None:
     if not rows:
         return None
     heads = [
-        Head("trial", number=False), Head("phase", number=False), Head("asked for /s"), Head("reached /s"), Head("share"),
-        Head("late by up to, s"),
+        Heading("trial", number=False), Heading("phase", number=False), Heading("asked for /s"), Heading("reached /s"),
+        Heading("share"), Heading("late by up to, s"),
     ]  # fmt: skip
     return _fold(
         f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")
@@ -121,7 +121,7 @@ def _sources(view: View) -> Html:
         [Cell(name), Cell(lasting(error / 1e9) if error else "none", error), Cell(str(count), count)]
         for (name, error), count in found.items()
     ]
-    heads = [Head("where times come from", number=False), Head("error at most"), Head("trials")]
+    heads = [Heading("where times come from", number=False), Heading("error at most"), Heading("trials")]
     return table(heads, rows, "Sources of times") if rows else Html("")
 
 
@@ -136,7 +136,7 @@ def _expectations(view: View) -> Html | None:
         rows.append(
             [Cell(tag("code", text), text), Cell(f"{good} of {len(verdicts)}", good / len(verdicts), kind), Cell(why)]
         )
-    heads = [Head("expected", number=False), Head("holds"), Head("where not, the first", number=False)]
+    heads = [Heading("expected", number=False), Heading("holds"), Heading("where not, the first", number=False)]
     return table(heads, rows, "Expectations of the scenario") if rows else None
 
 

@@ -6,16 +6,16 @@ stage stands beside it: in a set-up that clogged that is where to look.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from seatrial.analysis.lifecycle import Lifecycle, deltas, order_of
-from seatrial.model.lifecycle import COMPLETED, SUBMITTED
+from seatrial.analysis.stage_times import Lifecycle, deltas, order_of
+from seatrial.model.lifecycle import COMPLETED, SUBMITTED, Stage
 from seatrial.report.page.markup import chart
-from seatrial.report.page.view import Combination, Section, View, in_words
+from seatrial.report.page.view import Combination, PageSection, View, in_words
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Sums:
     took_ns: dict[str, int] = field(default_factory=dict)
 
     def add(self, seen: Lifecycle, stages: Sequence[str]) -> None:
+        """Adds a trial's workloads."""
         table = seen.workloads
         self.submitted += table.height
         present = [name for name in stages if name in table.columns]
@@ -42,40 +43,41 @@ class Sums:
             self.took_ns[name] = self.took_ns.get(name, 0) + int(took or 0)
 
 
-def waterfall(view: View) -> Section | None:
+def waterfall(view: View) -> PageSection | None:
+    """The section; None where no stage was reached."""
     order = order_of(view.study.trials)
     stages = order[: order.index(COMPLETED.name) + 1]
-    about = {stage.name: stage.about for trial in view.study.trials for stage in trial.stages}
-    panels = [_panels(view, chosen, stages, about) for chosen in view.combinations]
+    known = {stage.name: stage for trial in view.study.trials for stage in trial.stages}
+    panels = [_panels(view, chosen, stages, known) for chosen in view.charted]
     if not any(panels):
         return None
     data = {
-        "combinations": [in_words(chosen) for chosen in view.combinations],
-        "chosen": view.combinations.index(view.largest),
+        "combinations": [in_words(chosen) for chosen in view.charted],
+        "chosen": view.charted.index(view.largest),
         "panels": panels,
     }
-    return Section(
+    return PageSection(
         "waterfall", "Where time went", "Where the time went",
         chart(
             "waterfall", data, "Mean time of a completed workload in every step, from submitted to completed",
             "A bar begins where the step before it ended. The longest step is dark. A number beside a stage: only "
-            "so many workloads reached it.",
+            "so many workloads reached it.", view.left_out,
         ),
     )  # fmt: skip
 
 
-def _panels(view: View, chosen: Combination, stages: Sequence[str], about: dict[str, str]) -> list[dict[str, Any]]:
+def _panels(view: View, chosen: Combination, stages: Sequence[str], known: Mapping[str, Stage]) -> list[dict[str, Any]]:
     sums: dict[str, Sums] = {}
     for trial in view.trusted_at(chosen):
-        sums.setdefault(trial.setup, Sums()).add(view.seen(trial), stages)
-    return [_panel(setup, one, stages, about) for setup, one in sums.items() if one.submitted]
+        sums.setdefault(trial.setup, Sums()).add(view.study.lifecycle(trial), stages)
+    return [_panel(setup, one, stages, known) for setup, one in sums.items() if one.submitted]
 
 
-def _panel(setup: str, sums: Sums, stages: Sequence[str], about: dict[str, str]) -> dict[str, Any]:
+def _panel(setup: str, sums: Sums, stages: Sequence[str], known: Mapping[str, Stage]) -> dict[str, Any]:
     rows = [
         {
-            "stage": name.replace("_", " "),
-            "about": about.get(name, ""),
+            "stage": known[name].step,
+            "about": f"until {known[name].about}",
             "reached": sums.reached[name],
             "took": sums.took_ns.get(name, 0) / sums.completed / 1e9 if sums.completed else None,
         }

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from seatrial.model.interfaces import Manifest
 from seatrial.model.plan import Trial, Workload
-from seatrial.model.settings import Setting
+from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
-from seatrial.stacks.plain import Plain, Settings
+from seatrial.stacks.base import StackBase
+
+if TYPE_CHECKING:
+    from seatrial.sim.world import Sim
+    from seatrial.stacks.coscheduling.real import CoschedulingReal
 
 
-class Coscheduling(Plain):
+class Coscheduling(StackBase):
+    """Identity: the arguments of the plugin."""
+
     name = "coscheduling"
     about = "kube-scheduler with the Coscheduling plugin: PodGroups, nodes held until the whole gang has its own"
     needs = "scheduler-plugins v0.34.7: its scheduler as default-scheduler, its controller, the CRD PodGroup"
@@ -21,9 +26,9 @@ class Coscheduling(Plain):
     settings = (
         Setting("coscheduling", "permit-wait", 60 * SECOND, "how long a pod holds its node for its siblings; whole seconds "
                 "(permitWaitingTimeSeconds)", kind="duration"),
-        Setting("coscheduling", "backoff", 0, "how long a group is turned down after it failed; whole seconds "
+        Setting("coscheduling", "backoff", 0, "how long a group is rejected after it failed; whole seconds "
                 "(podGroupBackoffSeconds)", kind="duration"),
-        Setting("coscheduling", "reject-percentage", 10, "a group that lacks no more of its pods than this keeps its nodes "
+        Setting("coscheduling", "reject-percentage", 10, "a group that lacks at most this share of its pods keeps its nodes "
                 "when one finds none (podGroupRejectPercentage)"),
     )  # fmt: skip
 
@@ -36,44 +41,20 @@ class Coscheduling(Plain):
             return "coscheduling's reject-percentage is between 0 and 100"
         return super().refuses(trial)
 
-    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
-        from seatrial.stacks.coscheduling.controller import PodGroups
-        from seatrial.stacks.coscheduling.plugin import Coscheduling as Plugin
-
-        plugin, groups = Plugin(sim, settings["coscheduling"]), PodGroups(sim)
-        sim.scheduler.use(plugin, groups)
-
-        def deliver(number: int, workload: Workload) -> None:
-            if workload.gang:
-                plugin.made(number)
-                groups.made(number)
-            sim.jobs.add(number, workload)
-
-        return deliver
-
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["coscheduling"]
         return [int(own[name]) for name in ("permit-wait", "backoff") if own[name]]
 
-    def programs(self) -> Sequence[Any]:
-        from seatrial.stacks.coscheduling.processes import CONTROLLER, SCHEDULER
+    def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
+        from seatrial.stacks.coscheduling.model import put_into
 
-        return (SCHEDULER, CONTROLLER)
+        return put_into(sim, settings["coscheduling"])
 
-    def amend(self, plane: Any, settings: Settings) -> Any:
-        from seatrial.stacks.coscheduling.processes import amended
+    @property
+    def real(self) -> CoschedulingReal:
+        from seatrial.stacks.coscheduling.real import CoschedulingReal
 
-        return amended(plane, settings["coscheduling"])
-
-    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        from seatrial.stacks.coscheduling.objects import manifests
-
-        return manifests(workload, labels)
-
-    def watches(self) -> Sequence[Any]:
-        from seatrial.stacks.coscheduling.objects import WATCHES
-
-        return WATCHES
+        return CoschedulingReal()
 
 
 stack = Coscheduling()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from seatrial.stacks.plain import Plain
+from seatrial.stacks.base import StackBase
 
 
-class Default(Plain):
+class Default(StackBase):
+    """Identity: nothing but Kubernetes."""
+
     name = "default"
     about = "plain Kubernetes: Jobs and kube-scheduler, no queue and no gangs"
     verified = "the published table, and real components beside the model (docs/fidelity.md)"

@@ -1,24 +1,26 @@
-"""Fluence: kube-scheduler with Flux' graph scheduler inside, which is asked for the nodes of a whole group at once."""
+"""Fluence: kube-scheduler with Flux's graph scheduler inside, which allocates the nodes of a whole group at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from seatrial.model.fit import admits
-from seatrial.model.interfaces import Manifest
 from seatrial.model.plan import NodeGroup, Trial, Workload
-from seatrial.model.settings import Setting
+from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
-from seatrial.stacks.plain import Plain, Settings
+from seatrial.stacks.base import StackBase, submits
+
+if TYPE_CHECKING:
+    from seatrial.sim.world import Sim
+    from seatrial.stacks.fluence.real import FluenceReal
 
 NONE, EARLY_FREE, LEAK, SHARED_NODE, SLOW_SORT, ALL = "none", "early-free", "leak", "shared-node", "slow-sort", "all"
-SCHEDULER = "fluence"
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-SIZE_LABEL = "fluence.group-size"
 
 
-class Fluence(Plain):
+class Fluence(StackBase):
+    """Identity: settings of Fluence, and the faults that its model can have."""
+
     name = "fluence"
     about = "Fluence: Flux matches a whole group to nodes, lowest ids first, whole cores; no reservations, no backfill"
     needs = "Fluence, installed as the scheduler 'fluence' with its controller and webhook"
@@ -27,9 +29,9 @@ class Fluence(Plain):
     model_verified = False
     settings = (
         Setting("fluence", "permit-wait", 300 * SECOND, "how long a pod holds its node and waits for its group", kind="duration"),
-        Setting("fluence", "faults", NONE, "model: which of Fluence's known faults it has",
+        Setting("fluence", "faults", NONE, "model: which of Fluence's known faults to include",
                 choices=(NONE, EARLY_FREE, LEAK, SHARED_NODE, SLOW_SORT, ALL), kind="text"),
-        Setting("fluence", "qps", 20, "client requests per second of its controller, which makes the PodGroups"),
+        Setting("fluence", "qps", 20, "client requests per second of its controller, which creates the PodGroups"),
         Setting("fluence", "burst", 30, "client burst of its controller"),
     )  # fmt: skip
 
@@ -39,7 +41,7 @@ class Fluence(Plain):
                 "Fluence is not a Go module: it is copied over scheduler-plugins and needs the C++ libraries of flux-sched, "
                 "so it cannot be built here; it runs on sim, and on kubeconfig where it is installed"
             )
-        for submit in trial.submits():
+        for submit in submits(trial):
             if submit.shape.selector or submit.shape.affinity or submit.shape.terms:
                 return f"{submit.name} asks for nodes by their labels, which Fluence does not look at"
             for group in trial.node_groups():
@@ -51,25 +53,19 @@ class Fluence(Plain):
                     )
         return super().refuses(trial)
 
-    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
+    def releases(self, settings: Settings) -> Sequence[int]:
+        return (int(settings["fluence"]["permit-wait"]),)
+
+    def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
         from seatrial.stacks.fluence.model import put_into
 
         return put_into(sim, settings)
 
-    def releases(self, settings: Settings) -> Sequence[int]:
-        return (int(settings["fluence"]["permit-wait"]),)
+    @property
+    def real(self) -> FluenceReal:
+        from seatrial.stacks.fluence.real import FluenceReal
 
-    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        """The labels are those that its webhook would add; its controller makes the PodGroup from them."""
-        from seatrial.stacks.jobs import manifests
-
-        made = manifests(workload, labels, SCHEDULER)
-        for manifest in made:
-            if manifest.resource.kind == "Job":
-                template: dict[str, Any] = manifest.body["spec"]["template"]
-                own = {**template["metadata"]["labels"], GROUP_LABEL: workload.name, SIZE_LABEL: str(workload.pods)}
-                template["metadata"]["labels"] = own
-        return made
+        return FluenceReal()
 
 
 def _written(group: NodeGroup) -> str:

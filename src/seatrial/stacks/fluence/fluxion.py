@@ -1,12 +1,12 @@
-"""Fluxion, Flux' graph scheduler, as far as Fluence uses it: match a number of equal slots to nodes, and cancel that again.
+"""Fluxion, Flux's graph scheduler, as far as Fluence uses it: match a number of equal slots to nodes, and cancel the match.
 
 Facts (flux-framework/flux-k8s at ed3815c):
 - The graph is made once, when the sidecar starts (src/fluence/utils/utils.go, CreateInClusterJGF): per node its whole cores,
-  its memory in pieces of 1 GiB, its GPUs, in the order of the API server's list, which is that of the names. Nodes that come
-  later are not in it, nodes that go stay in it.
-- A group is `count` slots, each with so many cores, so much memory and so many GPUs (src/fluence/jobspec/jobspec.go); a slot says
-  nothing of nodes, so several may stand on one. A slot has what it has for itself, hence memory in whole pieces: this last
-  step is how we understand Fluxion, not something we have run.
+  its memory in pieces of 1 GiB, its GPUs, in the order of the API server's list, which is by name. Nodes added later are not in
+  the graph, nodes removed stay in it.
+- A group is `count` slots, each with its cores, memory and GPUs (src/fluence/jobspec/jobspec.go); a slot does not name a node, so
+  several may share one. Slots do not share resources, hence memory in whole pieces: this last step is how we understand
+  Fluxion, not something we have run.
 - Policy `lonode`: lowest node ids first. MatchAllocate without reservation (src/fluence/fluxion/fluxion.go): now or not at all.
 """
 
@@ -29,21 +29,22 @@ def slot_of(requests: Amounts) -> tuple[int, int, int]:
 
 
 class Fluxion:
+    """The graph: what is free on every node, and what each group was allocated."""
+
     def __init__(self, names: Sequence[str], capacities: Sequence[Amounts]) -> None:
-        """`names` and `capacities` of the nodes there are, by their number."""
+        """`names` and `capacities` of the nodes, by node number."""
         self._order = sorted(range(len(names)), key=lambda node: names[node])
         ordered = [capacities[node] for node in self._order]
         self._free = np.array(
             [(c.get("cpu", 0) // CORE, c.get("memory", 0) // PIECE, c.get(GPU, 0)) for c in ordered], dtype=np.int64
         ).reshape(-1, 3)
         self._jobs: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # group → places in the order, what it has there
-        self._hopeless: set[tuple[tuple[int, int, int], int]] = (
-            set()
-        )  # slots and counts in vain since anything was given back
-        self.looked = 0  # nodes looked at in the last match
+        # (slot, count) that found no room since the last cancel
+        self._hopeless: set[tuple[tuple[int, int, int], int]] = set()
+        self.looked = 0  # nodes examined in the last match
 
     def match(self, group: int, slot: tuple[int, int, int], count: int) -> list[int]:
-        """A node for each slot, in order of the ids, or none at all. A group that has an allocation loses it first."""
+        """A node for each slot, in order of ids, or none at all. An earlier allocation of the group is cancelled first."""
         self.cancel(group)
         if (slot, count) in self._hopeless:
             self.looked = len(self._order)
@@ -68,15 +69,13 @@ class Fluxion:
             for _ in range(times)
         ]
 
-    def has(self, group: int) -> bool:
-        return group in self._jobs
-
     def cancel(self, group: int) -> None:
+        """Frees the group's allocation."""
         if group in self._jobs:
             places, amounts = self._jobs.pop(group)
             self._free[places] += amounts
             self._hopeless.clear()
 
     def forget(self, group: int) -> None:
-        """Nobody knows the allocation any more, and nothing will ever free it."""
+        """The allocation is lost: nothing will ever free it."""
         self._jobs.pop(group, None)

@@ -1,41 +1,20 @@
-"""What a workload becomes on a real cluster, and what its PodGroup tells."""
+"""PodGroups of Kubernetes itself, and what a watch of them shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
-
 from seatrial.kube.resources import Resource
-from seatrial.kube.shapes import Condition, Object, Shape
+from seatrial.kube.shapes import Conditioned
 from seatrial.kube.watching import DELETED
-from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import WORKLOAD_LABEL
-from seatrial.model.plan import Workload
 from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch, source_of
-from seatrial.stacks import jobs
-from seatrial.stacks.gang import GROUP, GROUP_SCHEDULED, VERSION
+from seatrial.stacks.gang import GROUP_SCHEDULED
 
-POD_GROUPS = Resource(GROUP, VERSION, "podgroups", "PodGroup")
+POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 SCHEDULED_CONDITION = "PodGroupScheduled"
 
 
-def manifests(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
-    """A gang has a PodGroup, made first: pods whose group is not there would wait until it is."""
-    spec = {"schedulingPolicy": {"gang": {"minCount": workload.pods}}}
-    template = {"spec": {"schedulingGroup": {"podGroupName": workload.name}}}
-    return jobs.in_group(workload, labels, POD_GROUPS, spec, template)
-
-
-class _Status(Shape):
-    conditions: list[Condition] = msgspec.field(default_factory=list)
-
-
-class PodGroup(Object):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-def see_pod_group(observer: Observer, stamp: int, event: str, group: PodGroup) -> None:
+def see_pod_group(observer: Observer, stamp: int, event: str, group: Conditioned) -> None:
+    """Its condition PodGroupScheduled: the stage, or why the group waits."""
     if event == DELETED:
         return
     name = group.metadata.labels.get(WORKLOAD_LABEL, group.metadata.name)
@@ -50,4 +29,4 @@ def see_pod_group(observer: Observer, stamp: int, event: str, group: PodGroup) -
             observer.says(name, f"{condition.reason}: {condition.message}")
 
 
-WATCHES = (*PLAIN_WATCHES, Watch(POD_GROUPS, PodGroup, see_pod_group))
+WATCHES = (*PLAIN_WATCHES, Watch(POD_GROUPS, Conditioned, see_pod_group))

@@ -1,4 +1,4 @@
-"""Kueue's controllers: what they write for a Job, in which order, and how their one bucket holds them back.
+"""Kueue's controllers in the simulator: what they write for a Job, in which order, through one shared token bucket.
 
 Facts (Kueue v0.16.1): pkg/controller/jobframework/reconciler.go makes at most one step per reconciliation, each a write that
 brings the next event. A Job that is admitted at once costs twelve requests: POST Workload, PATCH its admission, PATCH Job
@@ -14,21 +14,22 @@ from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.sim import pods as pod_state
-from seatrial.sim.api import Client
-from seatrial.sim.processes import Process, Processes
+from seatrial.sim.apiserver import ApiClient
+from seatrial.sim.goroutines import Goroutine, Goroutines
 from seatrial.sim.workqueue import WorkQueue
 from seatrial.sim.world import Sim
-from seatrial.stacks.kueue.parts import (
+from seatrial.stacks.kueue import QUOTA_RESERVED
+from seatrial.stacks.kueue.api_writes import (
     RECONCILE,
     UPDATES_BATCHED,
     WATCH_LAG,
     WEBHOOK,
-    Entry,
     Events,
     QueueStatus,
     Writer,
 )
-from seatrial.stacks.kueue.scheduling import QuotaScheduler
+from seatrial.stacks.kueue.pending import Entry
+from seatrial.stacks.kueue.quota_scheduler import QuotaScheduler
 
 WORKERS = 5  # groupKindConcurrency of Jobs and of Workloads in the shipped configuration
 UNGATED_TOGETHER = 8  # pkg/util/parallelize: maxParallelism
@@ -37,10 +38,12 @@ START, RUNS, RECOVERY = "WaitForStart", "Started", "WaitForRecovery"  # reasons 
 
 
 class KueueModel:
+    """The reconcilers of Jobs and Workloads, and the ungater of topology-aware scheduling."""
+
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         self._sim, self._kernel = sim, sim.kernel
-        self._processes = Processes(sim.kernel, sim.api)
-        client = Client("kueue", float(settings["qps"]), float(settings["burst"]))
+        self._processes = Goroutines(sim.kernel, sim.api)
+        client = ApiClient("kueue", float(settings["qps"]), float(settings["burst"]))
         self._writer = Writer(client)
         self._events = Events(sim, client)
         self._waits = bool(settings["wait-for-pods-ready"])
@@ -53,7 +56,6 @@ class KueueModel:
         self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
         self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)
         self._gates: dict[int, list[int]] = {}  # workload → pods that wait for their node
-        self._stages = sim.ledger.number
         sim.when_completed.append(self._job_complete)
         sim.when_deleted.append(self._job_deleted)
         sim.jobs.when_written.append(self._job_written)
@@ -64,6 +66,7 @@ class KueueModel:
     # what happens on the server
 
     def created(self, number: int, workload: Workload) -> None:
+        """The server has a new suspended Job."""
         requests = {name: amount * workload.pods for name, amount in workload.shape.requests.items()}
         key = (-workload.shape.priority, self._kernel.now // SECOND)
         self._entries[number] = Entry(number, workload, requests, key)
@@ -79,11 +82,11 @@ class KueueModel:
         self._job_changed(number)
 
     def _job_written(self, number: int) -> None:
-        """The Job controller notes of every Job that it is suspended. Thousands of Jobs keep it busy with that for minutes, and
-        those that are admitted wait behind."""
+        """The Job controller writes into the status of every Job that it is suspended. For thousands of Jobs that takes minutes,
+        and admitted Jobs wait behind them."""
         entry = self._entries[number]
-        if not entry.told:
-            entry.told = True
+        if not entry.suspension_noted:
+            entry.suspension_noted = True
             self._sim.ledger.achieved(self._kernel.now)
         self._job_changed(number)
 
@@ -91,7 +94,7 @@ class KueueModel:
         self._kernel.at(self._kernel.now + WATCH_LAG, self._jobs.add, number)
 
     def _publish(self, entry: Entry, handle: Callable[[Entry], None]) -> None:
-        """The Workload changed: `handle` is what Kueue's cache and queues make of it."""
+        """The Workload changed: `handle` updates Kueue's cache and queues."""
         self._kernel.at(self._kernel.now + WATCH_LAG, self._seen, (entry, handle))
 
     def _seen(self, change: tuple[Entry, Callable[[Entry], None]]) -> None:
@@ -100,13 +103,9 @@ class KueueModel:
         self._status.changed()
         self._jobs.add(entry.number)
 
-    def _reached(self, number: int, stage: str) -> None:
-        if not self._sim.ledger.has_reached(number, self._stages[stage]):
-            self._sim.ledger.move(self._kernel.now, number, self._stages[stage])
-
     # the Job's reconciler: one step at a time
 
-    def _reconcile(self, number: int) -> Process:
+    def _reconcile(self, number: int) -> Goroutine:
         yield RECONCILE
         entry = self._entries.get(number)
         if entry is None:
@@ -131,36 +130,36 @@ class KueueModel:
         elif entry.suspended and entry.admitted:
             yield from self._start(entry)
 
-    def _create(self, entry: Entry) -> Process:
+    def _create(self, entry: Entry) -> Goroutine:
         yield from self._writer.create_workload()
         entry.exists = True
-        self._reached(entry.number, QUEUED.name)
+        self._sim.reach(entry.number, QUEUED)
         self._events.of(entry)
         self._publish(entry, self._scheduler.add)
 
-    def _start(self, entry: Entry) -> Process:
+    def _start(self, entry: Entry) -> Goroutine:
         yield from self._writer.job()
         entry.suspended = False
         self._events.of(entry)
         self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
         self._job_changed(entry.number)
 
-    def _finish(self, entry: Entry) -> Process:
+    def _finish(self, entry: Entry) -> Goroutine:
         yield from self._writer.workload()
         entry.finished = True
-        self._reached(entry.number, RELEASED.name)
+        self._sim.reach(entry.number, RELEASED)
         self._events.of(entry)
         self._publish(entry, self._scheduler.release)
 
-    def _remove_finalizer(self, entry: Entry) -> Process:
-        if entry.kept:
-            entry.kept = False
+    def _remove_finalizer(self, entry: Entry) -> Goroutine:
+        if entry.finalizer:
+            entry.finalizer = False
             yield from self._writer.workload()
             self._publish(entry, self._nothing)
 
-    def _let_go(self, entry: Entry) -> Process:
-        """Its Workload goes with the Job, once its finalizer is off."""
-        if entry.exists and entry.kept:
+    def _let_go(self, entry: Entry) -> Goroutine:
+        """A deleted Job's Workload goes with it, once its finalizer is removed."""
+        if entry.exists and entry.finalizer:
             yield from self._remove_finalizer(entry)
             self._publish(entry, self._gone)
 
@@ -179,8 +178,8 @@ class KueueModel:
     # what the scheduler wrote
 
     def _admitted(self, entry: Entry) -> None:
-        self._reached(entry.number, "quota_reserved")
-        self._reached(entry.number, ADMITTED.name)
+        self._sim.reach(entry.number, QUOTA_RESERVED)
+        self._sim.reach(entry.number, ADMITTED)
         self._publish(entry, self._nothing)
         if self._waits:
             due = entry.admitted_at // SECOND * SECOND + self._timeout
@@ -199,7 +198,7 @@ class KueueModel:
             return RUNS
         return RECOVERY if entry.ready in (RUNS, RECOVERY) else START
 
-    def _tell_ready(self, entry: Entry) -> Process:
+    def _tell_ready(self, entry: Entry) -> Goroutine:
         readiness = self._readiness(entry)
         yield from self._writer.workload()
         entry.ready = readiness
@@ -220,8 +219,8 @@ class KueueModel:
         ):
             self._processes.start(self._evict(entry))
 
-    def _evict(self, entry: Entry) -> Process:
-        """It goes back into the queue by the time of its eviction, after a wait that doubles each time."""
+    def _evict(self, entry: Entry) -> Goroutine:
+        """The workload is requeued by the time of its eviction, after a backoff that doubles each time."""
         entry.requeues += 1
         wait = min(REQUEUE_FIRST << (entry.requeues - 1), REQUEUE_MOST)
         yield from self._writer.workload()
@@ -231,8 +230,8 @@ class KueueModel:
         self._events.of(entry)
         self._publish(entry, self._nothing)
 
-    def _stop(self, entry: Entry) -> Process:
-        """Suspends the Job, resets its start time, restores its template; the quota is free once its pods are gone."""
+    def _stop(self, entry: Entry) -> Goroutine:
+        """Suspends the Job, resets its start time, restores its template; the quota is freed once its pods are gone."""
         if not entry.suspended:
             yield from self._writer.job()
             entry.suspended = True
@@ -250,12 +249,12 @@ class KueueModel:
         if not entry.deleted:
             self._processes.start(self._requeue(entry))
 
-    def _requeue(self, entry: Entry) -> Process:
-        """Two writes of the Workload's reconciler: the wait is over, and it may be queued again."""
+    def _requeue(self, entry: Entry) -> Goroutine:
+        """Two writes of the Workload's reconciler: the backoff is over, and the workload is queued again."""
         yield from self._writer.workload(2)
         self._publish(entry, self._scheduler.add)
 
-    # topology: pods are created behind a gate, and let go with the name of their node
+    # topology: pods are created behind a scheduling gate, which is removed with the name of their node
 
     def _gate(self, pod: int) -> bool:
         number = self._sim.pods.job[pod]
@@ -263,7 +262,7 @@ class KueueModel:
         self._ungater.add_after(number, WATCH_LAG + UPDATES_BATCHED)
         return True
 
-    def _ungate(self, number: int) -> Process:
+    def _ungate(self, number: int) -> Goroutine:
         topology = self._scheduler.topology
         entry = self._entries[number]
         pods = [pod for pod in self._gates.pop(number, []) if self._sim.pods.state[pod] == pod_state.PENDING]

@@ -1,23 +1,56 @@
-"""Kueue's queue of pending workloads: a heap of those to be looked at, and aside those that did not fit.
+"""Kueue's queue of pending workloads: a heap of those to try next, and beside it those that did not fit.
 
 Facts (Kueue v0.16.1, pkg/cache/queue/cluster_queue.go): priority first, then the time of creation (of eviction, if it was evicted
 for not running in time) in whole seconds. Less is "not later", so that among workloads of the same second each counts as less
 than the other, and Go's heap lets the last one pushed rise to the top: within a second, nearly last in, first out.
 
-BestEffortFIFO sets aside what does not fit until something is freed; all of those then go back at once, in the order in which a
-Go map is walked, that is none. StrictFIFO pushes it back, so that the head stays the head.
+BestEffortFIFO sets a workload that does not fit aside until something is freed; then all of these go back at once, in the order of
+a Go map, which is none. StrictFIFO pushes the workload back, so that the head stays the head.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from random import Random
+
+from seatrial.model.plan import Workload
 
 Key = tuple[int, int]  # minus the priority, whole seconds
 
 
+@dataclass(slots=True)
+class Entry:
+    """A Job and its Workload, as the server has them."""
+
+    number: int
+    workload: Workload
+    requests: dict[str, int]  # of all pods together
+    key: Key
+    exists: bool = False  # the Workload
+    suspended: bool = True  # the Job, by its spec
+    suspension_noted: bool = False  # in the Job's status
+    complete: bool = False  # the Job
+    deleted: bool = False  # the Job
+    admitted_at: int = -1  # quota reserved and admitted are one write: there are no admission checks
+    finished: bool = False
+    finalizer: bool = True  # of the Workload
+    message: str = ""  # why its quota is not reserved
+    ready: str = ""  # the reason of PodsReady
+    reclaimed: int = 0  # pods that are over, whose quota others may have
+    evicted: bool = False
+    requeues: int = 0
+    requeue_at: int = 0
+    events: int = 0
+
+    @property
+    def admitted(self) -> bool:
+        """The Workload has its quota."""
+        return self.admitted_at >= 0
+
+
 class GoHeap:
-    """container/heap over keys of which equal ones are each less than the other; `heapq` would keep them in order."""
+    """container/heap over keys where of two equal ones each is less than the other; `heapq` would keep their order."""
 
     def __init__(self) -> None:
         self._items: list[tuple[Key, int]] = []
@@ -30,14 +63,17 @@ class GoHeap:
         return number in self._at
 
     def push(self, key: Key, number: int) -> None:
+        """heap.Push."""
         self._at[number] = len(self._items)
         self._items.append((key, number))
         self._up(len(self._items) - 1)
 
     def first(self) -> Key:
+        """The key of the next `pop`."""
         return self._items[0][0]
 
     def pop(self) -> int:
+        """heap.Pop."""
         number = self._items[0][1]
         self.remove(number)
         return number
@@ -91,20 +127,20 @@ class GoHeap:
         return place > start
 
 
-class Aside:
-    """Those that did not fit, by key. `renew` lets all of them be taken again, by chance among equals.
+class Inadmissible:
+    """Workloads that did not fit, by key. After `renew` all of them can be taken again, at random among equals.
 
-    Kueue pushes each of them back into its heap. With thousands that wait and thousands that finish that would be most of a
-    simulation, so nothing is moved here: of every key the first `tried` are those that had their turn.
+    Kueue pushes each of them back into its heap. With thousands that wait and thousands that finish, that would be most of a
+    simulation, so nothing is moved here: of every key the first `tried` members had their turn.
     """
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._keys: list[Key] = []  # in order; each has members
+        self._keys: list[Key] = []  # sorted; each has members
         self._members: dict[Key, list[int]] = {}
         self._tried: dict[Key, int] = {}
         self._at: dict[int, tuple[Key, int]] = {}
-        self._scan = 0  # before this one, all of every key had their turn
+        self._scan = 0  # all members of keys before this one had their turn
         self._untried = 0
 
     def __len__(self) -> int:
@@ -115,10 +151,11 @@ class Aside:
 
     @property
     def untried(self) -> int:
+        """How many can be taken."""
         return self._untried
 
     def add(self, number: int, key: Key) -> None:
-        """It has just had its turn."""
+        """The workload has just had its turn."""
         if key not in self._members:
             place = bisect_left(self._keys, key)
             self._keys.insert(place, key)
@@ -131,11 +168,12 @@ class Aside:
         self._tried[key] += 1
 
     def renew(self) -> None:
+        """All can be taken again."""
         self._scan, self._untried = 0, len(self._at)
         self._tried = dict.fromkeys(self._members, 0)
 
     def first(self) -> Key | None:
-        """The key of the one that `pop` gives."""
+        """The key of the next `pop`."""
         if not self._untried:
             return None
         while self._tried[self._keys[self._scan]] == len(self._members[self._keys[self._scan]]):
@@ -143,6 +181,7 @@ class Aside:
         return self._keys[self._scan]
 
     def pop(self) -> int:
+        """One of the first key that has not had its turn, at random."""
         key = self.first()
         assert key is not None
         tried, members = self._tried[key], self._members[key]
@@ -151,6 +190,7 @@ class Aside:
         return number
 
     def remove(self, number: int) -> None:
+        """The workload waits no longer."""
         key, place = self._at[number]
         members, tried = self._members[key], self._tried[key]
         if place < tried:
@@ -174,55 +214,57 @@ class Aside:
 
 
 class Pending:
-    """One ClusterQueue's. `strict` is StrictFIFO."""
+    """The pending workloads of one ClusterQueue. `strict` is StrictFIFO."""
 
     def __init__(self, strict: bool, random: Random) -> None:
         self._strict = strict
         self._heap = GoHeap()
-        self._aside = Aside(random)  # inadmissible, or moved back into the heap
-        self._moved = False  # those aside were moved since the last pop
+        self._inadmissible = Inadmissible(random)  # or moved back into the heap
+        self._moved = False  # inadmissible ones were moved since the last pop
 
     def __len__(self) -> int:
-        """All that wait."""
-        return len(self._heap) + len(self._aside)
+        """All that wait, in the heap or beside it."""
+        return len(self._heap) + len(self._inadmissible)
 
     @property
     def heads(self) -> bool:
-        return len(self._heap) > 0 or self._aside.untried > 0
+        """Whether there is something to pop."""
+        return len(self._heap) > 0 or self._inadmissible.untried > 0
 
     def push(self, number: int, key: Key) -> None:
-        """It is new, or changed so that it may fit now."""
+        """The workload is new, or changed so that it may fit now."""
         self.remove(number)
         self._heap.push(key, number)
 
     def updated(self, number: int) -> None:
-        """Its object changed in nothing that matters."""
+        """Its object changed, but nothing that matters for admission."""
         if number in self._heap:
             self._heap.fix(number)
 
     def pop(self) -> int:
-        """The head. Among equals, those in the heap came last."""
+        """The head. Of equal keys, those in the heap came last and go first."""
         self._moved = False
-        aside = self._aside.first()
-        if aside is not None and (not len(self._heap) or aside < self._heap.first()):
-            return self._aside.pop()
+        key = self._inadmissible.first()
+        if key is not None and (not len(self._heap) or key < self._heap.first()):
+            return self._inadmissible.pop()
         return self._heap.pop()
 
     def put_back(self, number: int, key: Key) -> None:
-        """It could not be admitted."""
+        """The workload could not be admitted."""
         if self._strict or self._moved:
             self._heap.push(key, number)
         else:
-            self._aside.add(number, key)
+            self._inadmissible.add(number, key)
 
     def move(self) -> bool:
-        """Something was freed: those aside may be looked at again. Whether there are any."""
+        """Something was freed: inadmissible workloads may be tried again. Returns whether there are any."""
         self._moved = True
-        self._aside.renew()
-        return len(self._aside) > 0
+        self._inadmissible.renew()
+        return len(self._inadmissible) > 0
 
     def remove(self, number: int) -> None:
+        """The workload waits no longer, if it did."""
         if number in self._heap:
             self._heap.remove(number)
-        elif number in self._aside:
-            self._aside.remove(number)
+        elif number in self._inadmissible:
+            self._inadmissible.remove(number)

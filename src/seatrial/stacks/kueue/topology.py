@@ -1,9 +1,9 @@
-"""Topology-aware scheduling with one level, the host: which nodes a workload gets, decided before its pods exist.
+"""Topology-aware scheduling with one level, the host: nodes are assigned to a workload before its pods exist.
 
-Facts (Kueue v0.16.1, pkg/cache/scheduler/tas_flavor_snapshot.go): per node, how many pods fit into what it has less what admitted
-workloads were given; the nodes in order of that number, the smallest first, then by name (LeastFreeCapacity, which the feature
-gate TASProfileMixed has for workloads that ask for no level). The first node that takes all pods is chosen; otherwise nodes are
-filled in that order. Nodes that are not ready or cordoned do not count; what other pods hold is not modelled.
+Facts (Kueue v0.16.1, pkg/cache/scheduler/tas_flavor_snapshot.go): per node, Kueue counts how many pods fit into its capacity less
+what admitted workloads were assigned. Nodes are sorted by that number, the smallest first, then by name (LeastFreeCapacity, which
+the feature gate TASProfileMixed sets for workloads that ask for no level). The first node that takes all pods is chosen; otherwise
+nodes are filled in that order. Nodes that are cordoned or not ready do not count; what other pods hold is not modelled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from seatrial.sim.world import Sim
 
 
 class Topology:
+    """What is free on every node by Kueue's books, and which nodes each admitted workload was assigned."""
+
     def __init__(self, sim: Sim) -> None:
         self._sim = sim
         self._free: list[np.ndarray] = []  # per resource: capacity less what was assigned, per node
@@ -24,7 +26,7 @@ class Topology:
         self._given: dict[int, tuple[list[tuple[int, int]], list[int]]] = {}  # workload → (requests), node per pod
 
     def assign(self, number: int, shape: PodShape, pods: int) -> str:
-        """Gives the workload its nodes; why not, if it does not fit."""
+        """Assigns nodes to the workload; returns why not, if it does not fit."""
         self._grow()
         needs = self._needs(shape)
         counts = self._counts(shape, needs)
@@ -44,10 +46,11 @@ class Topology:
         return ""
 
     def nodes(self, number: int) -> list[int]:
-        """One for each of its pods, by name."""
+        """One node for each of its pods, sorted by name."""
         return list(self._given[number][1])
 
     def release(self, number: int) -> None:
+        """Frees the workload's nodes."""
         given = self._given.pop(number, None)
         if given:
             self._take(*given, 1)

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from seatrial.model.interfaces import Manifest
-from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, RELEASED, Stage
+from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED, Stage, lifecycle_with
 from seatrial.model.plan import Amounts, Trial, Workload
-from seatrial.model.settings import Setting
+from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
-from seatrial.stacks.plain import Plain, Settings
+from seatrial.stacks.base import StackBase, submits
 
-HEAD_OF_LINE = Stage("head_of_line", "workload", "it is at the front of the queue: its turn to be looked at")
+if TYPE_CHECKING:
+    from seatrial.scenario.actions.submit_workloads import Submit
+    from seatrial.sim.world import Sim
+    from seatrial.stacks.mcad.real import McadReal
+
+HEAD_OF_LINE = Stage(
+    "head_of_line", "workload", "it is at the front of the queue", spent_on="waiting in line",
+    after=QUEUED,
+)  # fmt: skip
 
 # Built-in group-versions of Kubernetes 1.27 and 1.36 (22 in both), and the two of MCAD's own resources.
 GROUP_VERSIONS = 24
 SEEN = ("cpu", "memory", "nvidia.com/gpu")  # the resources that MCAD counts
-MEMORY_MOST = 2**31 - 1  # MCAD keeps what an AppWrapper's pods use in 32 bits of bytes
+MEMORY_MOST = 2**31 - 1  # MCAD counts the bytes that an AppWrapper's pods use in 32 bits
 
 
-class Mcad(Plain):
+class Mcad(StackBase):
+    """Identity: stages and settings of MCAD, two versions of it."""
+
     name = "mcad"
-    about = "MCAD in front of kube-scheduler: one FIFO, admission by what the cluster has in all"
+    about = "MCAD in front of kube-scheduler: one FIFO, admission by the total of the cluster"
     needs = "MCAD v1.40 and its CRDs (AppWrapper); built from its Go module"
     verified = "the published table (1.32), real MCAD 1.40 beside the model (docs/fidelity.md)"
     model_verified = True
-    created_as = ("workload.codeflare.dev", "appwrappers")
-    stages = (*PLAIN[:2], QUEUED, HEAD_OF_LINE, ADMITTED, *PLAIN[2:-2], RELEASED, *PLAIN[-2:])
+    honours = ("declares",)
+    stages = lifecycle_with(QUEUED, HEAD_OF_LINE, ADMITTED, RELEASED)
     settings = (
-        Setting("mcad", "version", "1.40", "1.32 is that of the published table, 1.40 that of `local`",
+        Setting("mcad", "version", "1.40", "1.32: version of the published table; 1.40: version of `local`",
                 choices=("1.32", "1.40"), kind="text"),
         Setting("mcad", "qps", 100, "client requests per second, per client (hard-coded in MCAD)"),
         Setting("mcad", "burst", 200, "client burst (hard-coded in MCAD)"),
-        Setting("mcad", "backoff", 20 * SECOND, "how long it waits when there is no room (--backofftime)", kind="duration"),
-        Setting("mcad", "group-versions", GROUP_VERSIONS, "group-versions the API server has: one request each per discovery"),
+        Setting("mcad", "backoff", 20 * SECOND, "backoff when there is no room (--backofftime)", kind="duration"),
+        Setting("mcad", "group-versions", GROUP_VERSIONS, "group-versions of the API server: one request each per discovery"),
     )  # fmt: skip
 
     def refuses(self, trial: Trial) -> str | None:
@@ -42,19 +51,10 @@ class Mcad(Plain):
             return None
         if trial.setup.settings["mcad"]["version"] != "1.40":
             return "MCAD 1.32 is modelled only; 1.40 is the version that runs on real clusters"
-        for submit in trial.submits():
-            asked = submit.declares if submit.declares is not None else submit.shape.requests
-            if asked.get("memory", 0) * max(submit.sizes) > MEMORY_MOST:
+        for submit in submits(trial):
+            if counted(submit).get("memory", 0) * max(submit.sizes) > MEMORY_MOST:
                 return f"{submit.name} asks for 2 GiB of memory or more, which MCAD counts in 32 bits"
-        return None
-
-    def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
-        from seatrial.stacks.mcad.v132 import Mcad132
-        from seatrial.stacks.mcad.v140 import Mcad140
-
-        own = settings["mcad"]
-        made = Mcad132(sim, own) if own["version"] == "1.32" else Mcad140(sim, own)
-        return made.created
+        return super().refuses(trial)
 
     def releases(self, settings: Settings) -> Sequence[int]:
         return (int(settings["mcad"]["backoff"]),)
@@ -62,25 +62,24 @@ class Mcad(Plain):
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:  # noqa: ARG002
         return {name: capacity.get(name, 0) for name in SEEN}
 
-    def programs(self) -> Sequence[Any]:
-        from seatrial.stacks.mcad.live import BINARY
+    def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
+        from seatrial.stacks.mcad.model_132 import Mcad132
+        from seatrial.stacks.mcad.model_140 import Mcad140
 
-        return (BINARY,)
+        own = settings["mcad"]
+        made = Mcad132(sim, own) if own["version"] == "1.32" else Mcad140(sim, own)
+        return made.created
 
-    def amend(self, plane: Any, settings: Settings) -> Any:
-        from seatrial.stacks.mcad.live import amend
+    @property
+    def real(self) -> McadReal:
+        from seatrial.stacks.mcad.real import McadReal
 
-        return amend(plane, settings["mcad"])
+        return McadReal()
 
-    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        from seatrial.stacks.mcad.live import render
 
-        return render(workload, labels)
-
-    def watches(self) -> Sequence[Any]:
-        from seatrial.stacks.mcad.live import WATCHES
-
-        return WATCHES
+def counted(work: Submit | Workload) -> Amounts:
+    """What MCAD counts of each pod: what the AppWrapper declares, else what the pod requests."""
+    return work.declares if work.declares is not None else work.shape.requests
 
 
 stack = Mcad()

@@ -24,11 +24,13 @@ charts.steps = async (figure, data) => {
     canvas.setAttribute('aria-label', `${row.stage}: ${row.of.map((one) => `${one.setup} median ${seconds(one.median)}`).join(', ')}`);
     pen.font = `12px ${css('--sans')}`;
     const of = row.of.map((one, n) => ({ ...one, nth: n, place: placeOf(one.setup) })).filter((one) => !hidden.has(one.setup));
-    const low = row.edges[0], high = row.edges[row.edges.length - 1];
-    const factor = Math.max(Math.abs(high), Math.abs(low)) < 1 ? 1000 : 1;
+    const { low, high } = row, bins = row.of[0].counts.length;
+    const edge = (n) => low + ((high - low) * n) / bins;
+    const reach = Math.max(Math.abs(high), Math.abs(low));
+    const [factor, unit] = reach < 1 ? [1000, 'ms'] : reach < 7200 ? [1, 's'] : [1 / 3600, 'h'];
     const left = 54, foot = 22, split = Math.round(left + (width - left) * (narrow ? 0.62 : 0.7)), top = 18;
     const y = (v) => height - foot - ((v - low) / (high - low)) * (height - foot - top);
-    axis(pen, { left, end: width, top, y }, high, low, factor, factor === 1 ? 's' : 'ms');
+    axis(pen, { left, end: width, top, y }, high, low, factor, unit);
     const until = Math.max(...row.of.map((one, n) => columns[`${row.key}.${n}.at`].reduce((a, b) => Math.max(a, b), 0)), 1) * row.unit_at;
     const x = (v) => left + 6 + (v / until) * (split - left - 24);
     const ticks = timeTicks(0, until, narrow ? 2 : 5);
@@ -55,7 +57,7 @@ charts.steps = async (figure, data) => {
       pen.fillStyle = colour(one.place);
       one.counts.forEach((amount, bin) => {
         if (!amount) return;
-        const high = y(row.edges[bin + 1]), low = y(row.edges[bin]);
+        const high = y(edge(bin + 1)), low = y(edge(bin));
         pen.fillRect(from + 4, high + 0.5, Math.max((amount / most) * (lane - 10), 1), Math.max(low - high - 1, 1));
       });
       pen.fillStyle = css('--line');
@@ -68,8 +70,8 @@ charts.steps = async (figure, data) => {
       const rect = canvas.getBoundingClientRect(), mx = event.clientX - rect.left, my = event.clientY - rect.top;
       if (mx >= split) {
         const one = of[clamp(Math.floor((mx - split) / lane), 0, of.length - 1)];
-        const bin = row.edges.findIndex((edge, n) => n + 1 < row.edges.length && my <= y(edge) && my >= y(row.edges[n + 1]));
-        if (one && bin >= 0) showTip(`${one.setup}\n${seconds(row.edges[bin])} to ${seconds(row.edges[bin + 1])}: ${plural(one.counts[bin], 'workload')} of ${one.n.toLocaleString('en')}\nmedian ${seconds(one.median)}`, event.clientX, event.clientY);
+        const bin = Array.from({ length: bins }, (_, n) => n).findIndex((n) => my <= y(edge(n)) && my >= y(edge(n + 1)));
+        if (one && bin >= 0) showTip(`${one.setup}\n${seconds(edge(bin))} to ${seconds(edge(bin + 1))}: ${plural(one.counts[bin], 'workload')} of ${one.n.toLocaleString('en')}\nmedian ${seconds(one.median)}`, event.clientX, event.clientY);
         else hideTip();
         return;
       }

@@ -1,0 +1,48 @@
+"""`seatrial validate`: whether scenario files are right, without running anything."""
+
+from __future__ import annotations
+
+import typer
+
+from seatrial.cli.output import progress_console
+
+
+def validate(
+    files: list[str] = typer.Argument(
+        ..., metavar="FILE…", help="Scenario files, or names of scenarios that come with seatrial."
+    ),
+) -> None:
+    """Check scenario files: every mistake with file, line, column and remedy. Ends with status 2 if there is one.
+
+    Findings (pods that fit nowhere, settings that the simulator does not know) are printed and are no mistakes.
+
+    Example: seatrial validate scenarios/*.yaml
+    """
+    from seatrial import stacks
+    from seatrial.model.errors import UsageProblem
+    from seatrial.scenario.document import read
+    from seatrial.scenario.expansion import expand
+    from seatrial.scenario.findings import findings_of
+    from seatrial.scenario.settings_file import with_settings_file
+    from seatrial.study.eligibility import refuse_missing_stages
+
+    wrong = False
+    words = progress_console()
+    for file in files:
+        try:
+            source = with_settings_file(read(file))
+            trials = expand(source, on="sim", stacks=stacks.settings(), stages=stacks.stages())
+            refuse_missing_stages(trials)
+        except UsageProblem as problem:
+            wrong = True
+            typer.echo("\n".join(problem.lines()), err=True)
+            continue
+        for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
+            words.print(f"{file}: finding: {finding}", soft_wrap=True, markup=False)
+        setups = len({trial.setup.name for trial in trials})
+        typer.echo(f"{file}: valid, {_counted(setups, 'set-up')}, {_counted(len(trials), 'trial')}")
+    raise typer.Exit(2 if wrong else 0)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,81 @@
+"""Creates what has to be there before the first workload: a namespace, and the objects of a stack."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from seatrial.kube import ApiProblem, Client
+from seatrial.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
+from seatrial.kube.shapes import Conditioned, Object, condition
+from seatrial.model.errors import SetupProblem
+from seatrial.model.interfaces import Manifest
+from seatrial.model.labels import STUDY_LABEL
+
+READY_WITHIN_S = 120.0
+
+
+async def make_namespace(client: Client, namespace: str, labels: Mapping[str, str]) -> None:
+    """Returns when pods can be created in it. A namespace of ours that is there already will do."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": dict(labels)}}
+    await client.create(NAMESPACES, body, namespace)
+
+    async def has_service_account() -> bool:
+        return await client.find(SERVICE_ACCOUNTS, "default", namespace, shape=Object) is not None
+
+    await until(has_service_account, "the namespace got no default service account",
+                "is the controller manager running?")  # fmt: skip
+
+
+async def apply(client: Client, manifests: Iterable[Manifest], namespace: str, study: str, stack: str) -> None:
+    """Creates the objects, or updates those of ours. A controller may need a moment before its webhooks answer."""
+    for manifest in manifests:
+        await _apply(client, manifest, namespace, study, stack)
+        if manifest.until:
+            await until(partial(_holds, client, manifest, namespace), f"{manifest.name} is not {manifest.until}",
+                        f"look into the log of the stack '{stack}'")  # fmt: skip
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, remedy: str) -> None:
+    """Polls; `SetupProblem` if it does not hold in time."""
+    end = time.monotonic() + READY_WITHIN_S
+    while not await holds():
+        if time.monotonic() > end:
+            raise SetupProblem(f"{what} within {READY_WITHIN_S:.0f} s", remedy)
+        await asyncio.sleep(0.05)
+
+
+async def _apply(client: Client, manifest: Manifest, namespace: str, study: str, stack: str) -> None:
+    resource = manifest.resource
+    where = namespace if resource.namespaced else ""
+    end = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            # A create of an object of ours that is there already would count as done.
+            there = await client.find(resource, manifest.name, where, shape=Object)
+            if there and there.metadata.labels.get(STUDY_LABEL) != study:
+                raise SetupProblem(
+                    f"there is a {resource.kind} {manifest.name} that is not ours",
+                    "Remove it, or choose another cluster.",
+                )
+            if there:
+                await client.patch(resource, {"spec": manifest.body.get("spec")}, manifest.name, where)
+            else:
+                await client.create(resource, manifest.body, manifest.name, where)
+            return
+        except ApiProblem as problem:
+            if problem.code < 500 or time.monotonic() > end:  # 500: a webhook that nobody answers
+                raise SetupProblem(
+                    f"{resource.kind} {manifest.name} could not be created: {problem.message}",
+                    f"Does the controller of the stack '{stack}' run? Look into its log.",
+                ) from problem
+        await asyncio.sleep(0.1)
+
+
+async def _holds(client: Client, manifest: Manifest, namespace: str) -> bool:
+    where = namespace if manifest.resource.namespaced else ""
+    found = await client.find(manifest.resource, manifest.name, where, shape=Conditioned)
+    said = condition(found.status.conditions, manifest.until) if found else None
+    return said is not None and said.status == "True"

@@ -1,0 +1,110 @@
+"""Submits the workloads of a trial: each when it is due, through the API or the user's own command, and recorded either way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from seatrial.clusters.access.submitting import (
+    NoVerdict,
+    RateLimit,
+    SubmitByApi,
+    SubmitByCommand,
+    SubmitMethod,
+    command_values,
+    in_rounds,
+)
+from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
+from seatrial.clusters.live.session import Session
+from seatrial.kube import Lost, Unreachable, clock
+from seatrial.model.interfaces import Tally
+from seatrial.model.load import Load, latest
+from seatrial.model.plan import Workload
+from seatrial.model.settings import own
+from seatrial.observe import time_sources
+from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+
+_NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
+
+
+class WorkloadSubmitter:
+    """`place` says where the pods of a workload may run."""
+
+    def __init__(self, session: Session, place: Callable[[Workload], Workload]) -> None:
+        self.workloads: list[Workload] = []
+        self._session, self._place = session, place
+        self._objects: list[list[tuple[Any, str]]] = []  # per workload: resource and name of what was made for it
+        self._limit = RateLimit.of(session.trial.setup.client.rate)
+        self._method: SubmitMethod
+
+    def connect(self, kubeconfig: str) -> None:
+        """Chooses the way: the user's `submit.command` with this kubeconfig, else the API."""
+        session = self._session
+        command = str(own(session.trial.setup.settings, "submit", "command"))
+        values = command_values(kubeconfig, session.client.access.context) if command else {}
+        self._method = (
+            SubmitByCommand(command, session.client, session.namespace, values)
+            if command
+            else SubmitByApi(session.client, session.namespace)
+        )
+
+    async def load(self, load: Load) -> Tally:
+        """Submits them all; how close the client came to the times asked for."""
+        phase = self._session.ledger.phase(load.phase)
+        if not load.count:
+            return Tally(load.phase, 0, 0, 0)
+        sent: list[int] = []
+        if load.due is None:
+            send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
+            await in_rounds(range(load.count), load.pace, self._limit, send)
+            return Tally(load.phase, load.count, max(sent) - min(sent), max(sent) - min(sent))
+        start = clock()
+        await self._on_time(load, phase, [start + due for due in load.due.tolist()], sent)
+        late = latest(load.due, [at - start for at in sent])
+        return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), late)
+
+    async def _on_time(self, load: Load, phase: int, due: list[int], sent: list[int]) -> None:
+        """Each item when it is due, answered or not; without due times as fast as the connections allow."""
+        slots = asyncio.Semaphore(CONNECTIONS * 4)  # encoded ahead, so that no connection waits for us
+        async with asyncio.TaskGroup() as group:
+            for index in range(load.count):
+                await self._limit.turn(due[index])
+                await slots.acquire()
+                task = group.create_task(self._submit(load.item(index), phase, sent))
+                task.add_done_callback(lambda _: slots.release())
+
+    async def _submit(self, item: Workload, phase: int, sent: list[int]) -> None:
+        """The workload is known before its request leaves: the watch may be faster than the answer."""
+        session, observer, workload = self._session, self._session.observer, self._place(item)
+        number = session.ledger.workload(phase, workload.pods)
+        observer.workloads[workload.name] = number
+        self.workloads.append(workload)
+        if workload.interactive:
+            observer.interactive.add(workload.name)
+        manifests = session.stack.real.render(workload, session.labels)
+        self._objects.append([(manifest.resource, manifest.name) for manifest in manifests])
+        now = clock()
+        sent.append(now)
+        observer.workload(workload.name, "submitted", now, time_sources.CLIENT)
+        try:
+            why = (await self._method.send(workload, manifests)).refused
+        except (Lost, Unreachable, NoVerdict) as error:
+            why = error.message
+        session.submissions.add(number, workload, now - observer.epoch, why)
+        session.submissions.flush()
+        if why:
+            observer.failures[why] = observer.failures.get(why, 0) + 1
+            if _NOBODY_ADMITS in why:  # not the workload's fault: it is not over while somebody else does not act
+                observer.trouble(f"workloads are refused: {why}")
+            else:
+                observer.workload(workload.name, "failed", clock(), time_sources.CLIENT)
+
+    async def delete(self, what: DeleteWorkloads) -> None:
+        """Deletes the workloads of these phases; that one is gone already is fine."""
+        session = self._session
+        phases = {session.ledger.phase(name) for name in what.of}
+        for number, phase in enumerate(session.ledger.workload_phase):
+            if phase in phases:
+                for resource, name in self._objects[number]:
+                    await session.client.delete(resource, name, session.namespace)

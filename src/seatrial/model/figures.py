@@ -1,0 +1,239 @@
+"""The table of figures: everything that is known about a column of summary.csv but how it is computed.
+
+Expectations, comparisons, the terminal, the page, OpenMetrics and docs/figures.md read this table. A new figure is one entry here
+and one function under the same name in `analysis.trial_figures`.
+
+A figure of a part of a trial is asked for by a group: `p99_s(phase=prod)` is the p99 of one submit phase. A figure lists the groups
+that it can be asked by. Of identities the group may be omitted: `rejected(tenant)` is `rejected(identity=tenant)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.model import doubts
+
+COUNT, PEAK, TIME, RATE, RATIO, FLAG, TEXT = "count", "peak", "time", "rate", "ratio", "flag", "text"
+MORE, LESS = "more", "less"
+
+PHASE, IDENTITY = "phase", "identity"
+GROUPS = {PHASE: "phases", IDENTITY: "identities"}
+
+# What a trial must have for a figure to be there.
+COMPLETION = "every workload completed"
+REQUESTS = "the scenario sends API requests"
+GPUS = "nodes have GPUs"
+AUDITS = "the trial was audited"
+LOCAL = "it ran on `local`"
+
+_WORDS = {TIME: ("slower", "faster"), RATE: ("faster", "slower"), COUNT: ("more", "fewer")}
+_DOUBTED_AS = {TIME: doubts.TIMES, RATE: doubts.RATES, RATIO: doubts.RATES}
+_GROUPED = re.compile(rf"(\w+)\((?:({'|'.join(GROUPS)})=)?(.*)\)", re.DOTALL)
+
+Value = float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A column of summary.csv."""
+
+    name: str
+    kind: str
+    unit: str
+    about: str  # in a few words
+    detail: str = ""  # how it is defined exactly, and when it is empty
+    better: str = ""  # MORE or LESS; empty where neither is: comparisons leave it out
+    needs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    heading: str = ""  # of its column on the page and on a terminal, without the unit; empty: it is not shown there
+    verdicts: tuple[str, str] = (
+        "",
+        "",
+    )  # a comparison's words for more and for less of it, where the kind's do not fit
+    while_running: bool = False  # steps may expect it: it is known before the trial ends
+    label: bool = False  # tells trials apart; expectations do not name it
+    audit: str = ""  # the audit in trial.json that counts it
+
+    @property
+    def exact(self) -> bool:
+        """Counted or said, not measured: a gate must hold in every repeat. Others are judged by their interval over repeats."""
+        return self.kind in (COUNT, PEAK, FLAG, TEXT)
+
+    @property
+    def doubted_as(self) -> str:
+        """The kind of figures (`doubts.KINDS`) that a reason against a trial must touch to touch this one."""
+        return _DOUBTED_AS.get(self.kind, doubts.COUNTS)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The words for more and for less of it."""
+        return self.verdicts if any(self.verdicts) else _WORDS.get(self.kind, ("more", "less"))
+
+    @property
+    def title(self) -> str:
+        """The heading with its unit: `created /s`."""
+        heading = self.heading or self.name.removesuffix("_per_s").removesuffix("_s").replace("_", " ")
+        return f"{heading} {self.unit}" if self.unit and self.kind in (TIME, RATE) else heading
+
+
+def _turnaround(percent: int) -> Figure:
+    return Figure(
+        f"p{percent}_s", TIME, "s", f"{percent} of 100 workloads took at most so long from submitted to completed",
+        "Percentile of `turnaround_s` of completed workloads by nearest rank, the ⌈p·n⌉-th smallest: a value that some workload "
+        "had. Of fewer than 100 workloads p99 is the largest",
+        LESS, (COMPLETION,), (PHASE,), f"p{percent}",
+    )  # fmt: skip
+
+
+def _scheduling(percent: int, heading: str = "") -> Figure:
+    return Figure(
+        f"schedule_p{percent}_s", TIME, "s", f"{percent} of 100 pods took at most so long from created to bound",
+        "By nearest rank: the time that the scheduler, and whatever gates a pod, took", LESS, (), (PHASE,), heading,
+    )  # fmt: skip
+
+
+def _request_time(percent: int, heading: str = "") -> Figure:
+    return Figure(
+        f"api_p{percent}_s", TIME, "s", f"{percent} of 100 requests took at most so long, from when they were due",
+        "Exact, by nearest rank, to the whole answer, of requests answered well; without watches",
+        LESS, (REQUESTS,), (IDENTITY,), heading,
+    )  # fmt: skip
+
+
+def _audit(name: str, audit: str, unit: str, about: str) -> Figure:
+    detail = f"Found by the audit `{audit}`; empty for a trial that was interrupted"
+    return Figure(name, COUNT, unit, about, detail, LESS, (AUDITS,), audit=audit)
+
+
+_ENTRIES = (
+    Figure("scenario", TEXT, "", "name of the scenario", label=True),
+    Figure("on", TEXT, "", "where it ran: `sim`, `local` or `kubeconfig`", label=True),
+    Figure("setup", TEXT, "", "set-up", while_running=True),
+    Figure("stack", TEXT, "", "stack of the set-up", while_running=True),
+    Figure("repeat", COUNT, "", "number of the repeat, from 1", label=True),
+    Figure("seed", COUNT, "", "seed of the study", label=True),
+    Figure("nodes", COUNT, "nodes", "nodes that were there at any time"),
+    Figure("workloads", COUNT, "workloads", "workloads that the steps would submit", groups=(PHASE,)),
+    Figure("pods", COUNT, "pods", "pods of the submitted workloads", groups=(PHASE,)),
+    Figure("submitted", COUNT, "workloads", "workloads submitted",
+           "Is `completed` + `failed` + `deleted` + `pending`: each workload counts once, in this order", groups=(PHASE,),
+           while_running=True),
+    Figure("completed", COUNT, "workloads", "workloads completed", "", MORE, groups=(PHASE,), while_running=True),
+    Figure("failed", COUNT, "workloads", "workloads that failed", "", LESS, groups=(PHASE,), while_running=True),
+    Figure("deleted", COUNT, "workloads", "workloads deleted before they completed", groups=(PHASE,), while_running=True),
+    Figure("pending", COUNT, "workloads", "workloads that came to no end", "", LESS, groups=(PHASE,), while_running=True),
+    Figure("outcome", TEXT, "", "how the trial ended",
+           "`completed`, `clogged`, `timeout`, `failed`, `interrupted` or `damaged`, see [outcomes](study.md#outcomes)"),
+    Figure("valid", FLAG, "", "whether the trial trusts all of its own figures",
+           "False if the client was late or reached less than 95 % of the rate asked for, if events were missed, if it was "
+           "interrupted, or if it has lost files since. `validity.reasons` in [trial.json](study.md#trialjson) say which figures "
+           "that touches"),
+    Figure("total_s", TIME, "s", "from the first submission to the last completion",
+           "Empty unless the outcome is `completed` and every planned workload completed: a stack that clogs must not look fast. "
+           "Of a phase, from its own first submission to its own last completion", LESS, (COMPLETION,), (PHASE,), "total time"),
+    Figure("rate_per_s", RATE, "/s", "workloads completed per second", "`completed` / `total_s`", MORE, (COMPLETION,), (PHASE,)),
+    Figure("cpu_util", RATIO, "", "share of the nodes' cores that running containers had requested",
+           "Core-seconds, from the first submission to the last completion, or to the end of the trial if not all completed. It is "
+           "about requests, not use", MORE, heading="cpu used"),
+    Figure("gpu_util", RATIO, "", "share of the nodes' GPUs that running containers had requested",
+           "Like `cpu_util`, of all resources whose name ends in `/gpu`", MORE, (GPUS,), heading="gpu used"),
+    Figure("creation_per_s", RATE, "/s", "workloads per second that the server showed", "(n − 1) / (last − first) of n workloads",
+           MORE, (), (PHASE,), "created"),
+    Figure("dispatch_per_s", RATE, "/s", "workloads per second that the queue admitted, or whose pods were created",
+           "(n − 1) / (last − first) of the n workloads that were admitted; without a queue, whose pods were all created",
+           MORE, (), (PHASE,), "dispatched"),
+    _turnaround(50), _turnaround(95), _turnaround(99),
+    Figure("mean_s", TIME, "s", "mean turnaround of completed workloads", "", LESS, (COMPLETION,), (PHASE,)),
+    Figure("max_s", TIME, "s", "longest turnaround of a completed workload", "", LESS, (COMPLETION,), (PHASE,)),
+    Figure("held_idle_s", TIME, "core-s", "core-seconds that gangs held before all their pods ran", "From bound", LESS,
+           heading="held idle", verdicts=("more", "less")),
+    Figure("held_idle_gpu_s", TIME, "GPU-s", "GPU-seconds that gangs held before all their pods ran", "From bound", LESS,
+           verdicts=("more", "less")),
+    Figure("bound_per_s", RATE, "/s", "pods per second that were bound to a node", "(n − 1) / (last − first) of n pods", MORE, (),
+           (PHASE,), "bound"),
+    _scheduling(50), _scheduling(99, "scheduling p99"),
+    Figure("end_s", TIME, "s", "from the first submission to the end of the trial"),
+    Figure("trial", TEXT, "", "name of the trial's directory", label=True),
+    Figure("evidence", TEXT, "", "what the figures are of",
+           "`real` (real components), `verified model` (a model that was [held against them](fidelity.md)) or `unverified model`",
+           label=True),
+    Figure("clog", TEXT, "", "kind of the clog that was diagnosed; empty if nothing clogged"),
+    Figure("stalls", COUNT, "", "times at which no workload got on for 30 s or more although the trial went on",
+           "See [stalls](clogs.md#stalls)", LESS),
+    Figure("stalled_s", TIME, "s", "how long the stalls were in all", "", LESS, verdicts=("longer", "shorter")),
+    _audit("audit_misfit", "misfit", "pods", "pods bound to a node that they do not fit"),
+    _audit("audit_aggregate", "aggregate admission", "workloads",
+           "workloads that a queue admitted by what the cluster has in all, though no node could take them"),
+    _audit("audit_overadmitted", "over-admission", "pods",
+           "pods admitted and not over beyond what the nodes hold at the same time, at the worst moment"),
+    _audit("audit_declared", "declared otherwise", "workloads",
+           "workloads for which the queue was told other requests than their pods have"),
+    _audit("audit_partial", "gang in part", "gangs", "gangs that were started in part"),
+    _audit("audit_head_of_line", "head of line", "workloads",
+           "workloads that would have fitted and waited behind the first of the queue, which did not"),
+    _audit("audit_overtaken", "overtaken", "workloads", "workloads overtaken by later ones"),
+    Figure("requests", COUNT, "requests", "requests that the load sent", "As they went over the wire", "", (REQUESTS,), (IDENTITY,),
+           "requests"),
+    Figure("rejected", COUNT, "requests", "requests answered with 429: too many requests", "", LESS, (REQUESTS,), (IDENTITY,),
+           "rejected"),
+    Figure("retried", COUNT, "requests", "requests sent again", "", LESS, (REQUESTS,), (IDENTITY,)),
+    Figure("errors", COUNT, "requests", "requests answered with another failure, or not at all", "", LESS, (REQUESTS,), (IDENTITY,),
+           "errors"),
+    Figure("requests_per_s", RATE, "/s", "requests per second that were answered well",
+           "From the first that was due to the last answer", MORE, (REQUESTS,), (), "answered"),
+    _request_time(50, "request p50"), _request_time(95), _request_time(99, "request p99"),
+    Figure("in_flight_max", PEAK, "requests", "most requests that the server executed at the same time",
+           "The server's own gauge, looked at once a second; without it, what the client had under way", LESS, (REQUESTS,)),
+    Figure("queued_max", PEAK, "requests", "most requests that the server held in its queues", "The server's own gauge", LESS,
+           (REQUESTS,)),
+    Figure("cpu_cores", RATE, "cores", "cores of the machine that were busy, on average", "", LESS, (REQUESTS,),
+           verdicts=("more", "less")),
+    Figure("pod_start_p99_s", TIME, "s", "99 of 100 pods of created objects took at most so long from created to running", "", LESS,
+           (REQUESTS,)),
+    Figure("heartbeat_gap_s", TIME, "s", "longest time in which some node's lease was not renewed", "", LESS, (REQUESTS, LOCAL),
+           heading="heartbeat gap", verdicts=("longer", "shorter")),
+)  # fmt: skip
+
+FIGURES = {figure.name: figure for figure in _ENTRIES}
+
+# summary.csv begins with the labels and the params, then with what is promised to be there; the others follow in the table's order.
+LABELS = ("scenario", "on", "setup", "stack", "repeat", "seed")
+_PROMISED = (
+    "nodes", "workloads", "pods", "submitted", "completed", "outcome", "total_s", "rate_per_s", "dispatch_per_s", "p50_s", "p95_s",
+    "p99_s", "cpu_util", "gpu_util", "held_idle_s", "valid",
+)  # fmt: skip
+
+# What an expectation, an answer and `compare --figure` may name.
+NAMED = tuple(figure.name for figure in _ENTRIES if not figure.label)
+
+# A verdict is given on these, where the scenario names no answer of its own: of workloads, and of a load of API requests.
+TESTED = ("completed", "total_s", "dispatch_per_s", "p50_s", "p95_s", "p99_s")
+TESTED_OF_REQUESTS = ("completed", "total_s", "p99_s", "api_p99_s", "requests_per_s", "rejected")
+
+# Columns on a terminal, and those that a narrow one leaves out, the first one first.
+ON_TERMINAL = ("creation_per_s", "dispatch_per_s", "cpu_util", "gpu_util", "p50_s", "p95_s", "p99_s")
+LEFT_OUT_FIRST = ("creation_per_s", "p50_s", "cpu_util", "dispatch_per_s", "p95_s")
+
+
+def columns(params: Iterable[str]) -> list[str]:
+    """The columns of summary.csv, in order."""
+    others = (name for name in FIGURES if name not in LABELS and name not in _PROMISED)
+    return [*LABELS, *params, *_PROMISED, *others]
+
+
+def grouped(figure: str, group: str, member: str) -> str:
+    """The name of a figure of one member of a group: `p99_s(phase=prod)`, `rejected(tenant)`."""
+    return f"{figure}({member})" if group == IDENTITY else f"{figure}({group}={member})"
+
+
+def split(name: str) -> tuple[str, str, str]:
+    """Figure, group and member of a name; no group and no member for a figure of a whole trial."""
+    found = _GROUPED.fullmatch(name)
+    return (found[1], found[2] or IDENTITY, found[3]) if found else (name, "", "")
+
+
+def find(name: str) -> Figure:
+    """The entry of a figure, however it is grouped."""
+    return FIGURES[split(name)[0]]

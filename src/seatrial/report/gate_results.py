@@ -1,0 +1,82 @@
+"""Verdicts of gates, for a build server (JUnit XML), a reviewer (Markdown) and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Console
+
+from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED, Verdict
+from seatrial.analysis.studies import Study
+from seatrial.report.comparisons import escaped
+from seatrial.report.text_tables import CONTROL, print_line
+
+SIGNS = {HOLDS: "✅", OPEN: "⚠️", FAILS: "❌", SKIPPED: "⏭️"}
+NAMED = 50  # in a summary; a failing gate of a thousand trials is one thing to know
+
+
+def print_gates(verdicts: Sequence[Verdict], console: Console) -> None:
+    """What does not hold, and what passed only because of noise or was not judged."""
+    for verdict in verdicts:
+        if verdict.state != HOLDS:
+            line = f"{verdict.where}: {verdict.short}" if verdict.short else verdict.line
+            print_line(console, line if verdict.state == FAILS else f"{verdict.state}: {line}")
+
+
+def write_junit(verdicts: Sequence[Verdict], study: Study, path: Path) -> Path:
+    """One test case per verdict; a gate passed within noise has its explanation as output."""
+    counts = {state: sum(verdict.state == state for verdict in verdicts) for state in SIGNS}
+    totals = {
+        "name": _xml(study.name), "tests": str(len(verdicts)), "failures": str(counts[FAILS]), "errors": "0",
+        "skipped": str(counts[SKIPPED]), "time": str((study.document.get("run") or {}).get("wall_s", 0)),
+    }  # fmt: skip
+    suites = ElementTree.Element("testsuites", {k: v for k, v in totals.items() if k != "skipped"})
+    suite = ElementTree.SubElement(suites, "testsuite", totals)
+    for verdict in verdicts:
+        where, name = _xml(verdict.where), _xml(verdict.text)
+        case = ElementTree.SubElement(suite, "testcase", {"classname": where, "name": name, "time": "0"})
+        if verdict.state == FAILS:
+            failure = ElementTree.SubElement(case, "failure", {"type": "gate", "message": _xml(verdict.explanation)})
+            failure.text = _xml(verdict.line)
+        elif verdict.state == SKIPPED:
+            ElementTree.SubElement(case, "skipped", {"message": _xml(verdict.explanation)})
+        elif verdict.explanation:
+            ElementTree.SubElement(case, "system-out").text = _xml(verdict.explanation)
+    ElementTree.indent(suites)
+    path.write_bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True) + b"\n")
+    return path
+
+
+def add_summary(verdicts: Sequence[Verdict], study: Study, path: Path) -> Path:
+    """Appended: `$GITHUB_STEP_SUMMARY` may hold what other commands wrote."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(summary(verdicts, study))
+    return path
+
+
+def summary(verdicts: Sequence[Verdict], study: Study) -> str:
+    """A short table: what does not simply hold, and how many do."""
+    counts = {state: sum(verdict.state == state for verdict in verdicts) for state in SIGNS}
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no gates"
+    sign = SIGNS[FAILS if counts[FAILS] else OPEN if counts[OPEN] else HOLDS]
+    lines = [f"### {sign} {escaped(study.name)} on {escaped(study.on)}: {told}", ""]
+    shown = sorted((v for v in verdicts if v.state != HOLDS), key=lambda v: (FAILS, OPEN, SKIPPED).index(v.state))
+    if shown:
+        lines += ["| | gate | where | found |", "|---|---|---|---|"]
+        lines += [_row(verdict) for verdict in shown[:NAMED]]
+        lines += [f"| | | | and {len(shown) - NAMED} more |"] if len(shown) > NAMED else []
+        lines.append("")
+    return "\n".join([*lines, ""])
+
+
+def _row(verdict: Verdict) -> str:
+    found = verdict.explanation.removeprefix(f"`{verdict.text}` ")
+    cells = (verdict.text, f"{verdict.where} {verdict.place}".strip(), found)
+    return f"| {SIGNS[verdict.state]} | {' | '.join(escaped(cell) for cell in cells)} |"
+
+
+def _xml(text: str) -> str:
+    """XML has no place for control characters, not even escaped."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

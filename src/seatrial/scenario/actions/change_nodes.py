@@ -1,0 +1,117 @@
+"""`nodes`: adds or removes nodes, or changes whether they take pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from seatrial.model.interfaces import RunningTrial
+from seatrial.model.plan import NodeGroup, Phase
+from seatrial.scenario.actions.planning import Kind, Planning, WrittenPhase
+from seatrial.scenario.field_types import Count, ObjectName, Text
+from seatrial.scenario.fields import FieldMistake, Fields, one_of
+from seatrial.scenario.nearest import remedy_for
+from seatrial.scenario.node_groups import NodeGroupFields
+
+CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
+
+GroupName = Annotated[Text, one_of("node group")]
+
+
+class NodesFields(Fields):
+    """Change the nodes while the trial runs: one of add, remove, cordon, uncordon, unready, ready."""
+
+    name: ObjectName | None = Field(None, description="Name of the phase.")
+    add: NodeGroupFields | None = Field(None, description="A group of nodes that joins.")
+    remove: GroupName | None = Field(None, description="The group whose nodes are removed.")
+    cordon: GroupName | None = Field(None, description="The group whose nodes take only pods that tolerate it.")
+    uncordon: GroupName | None = Field(None, description="The group whose nodes take pods again.")
+    unready: GroupName | None = Field(None, description="The group whose nodes become NotReady.")
+    ready: GroupName | None = Field(None, description="The group whose nodes become Ready again.")
+    count: Count | None = Field(None, description="So many of its nodes, the first ones; all if not given.")
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
+        changes = [key for key in CHANGES if key in written]
+        if not changes:
+            return [FieldMistake("", "nothing to do with the nodes", f"write one of {', '.join(CHANGES)}")]
+        found = [
+            FieldMistake(key, f"'{key}' and '{changes[0]}' in one phase", "make two phases") for key in changes[1:]
+        ]
+        if "add" in written and "count" in written:
+            found.append(FieldMistake("count", "'count' does not go with 'add'", "write it into the group"))
+        return found
+
+
+@runtime_checkable
+class ChangesNodes(Protocol):
+    """What `nodes` needs of a cluster."""
+
+    async def nodes(self, change: NodeChange) -> None:
+        """Makes the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange(Phase):
+    """Adds the group `add`, or does `change` to the first `count` nodes of `group` (all if None)."""
+
+    change: str  # one of CHANGES
+    group: str
+    count: int | None = None
+    add: NodeGroup | None = None
+
+    needs = ChangesNodes
+
+    @property
+    def added_nodes(self) -> tuple[NodeGroup, ...]:
+        return (self.add,) if self.add else ()
+
+    async def act(self, run: RunningTrial, cluster: ChangesNodes) -> None:  # noqa: ARG002
+        await cluster.nodes(self)
+
+
+def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
+    fields: NodesFields = phase.fields
+    if fields.add is not None:
+        return _plan_add(planning, phase, fields.add)
+    change = next(change for change in CHANGES if getattr(fields, change))
+    group: str = getattr(fields, change)
+    known = planning.groups.get(group)
+    if known is None:
+        what = f"set-up '{planning.setup}' has no node group '{group}' at this point"
+        planning.wrong((*phase.path, change), what, remedy_for(group, planning.groups))
+    elif known.existing:
+        what = f"set-up '{planning.setup}' uses existing nodes, which are never changed"
+        planning.wrong((*phase.path, change), what, "change only nodes that the scenario makes")
+    elif fields.count is not None and fields.count > known.count:
+        what = f"{fields.count} nodes of '{group}', which has {known.count}"
+        planning.wrong((*phase.path, "count"), what, f"write {known.count} or less")
+    return NodeChange(phase.name, change, group, fields.count)
+
+
+def _plan_add(planning: Planning, phase: WrittenPhase, fields: NodeGroupFields) -> NodeChange:
+    if any(group.existing for group in planning.groups.values()):
+        what = f"set-up '{planning.setup}' uses existing nodes, and its pods run nowhere else"
+        planning.wrong((*phase.path, "add"), what, "remove the step, or list nodes to make instead of `existing`")
+    if fields.name in planning.groups:
+        what = f"there is a node group '{fields.name}' already"
+        planning.wrong((*phase.path, "add", "name"), what, "give the new nodes a name of their own")
+    group = planning.groups[fields.name] = fields.group()
+    return NodeChange(phase.name, "add", group.name, None, group)
+
+
+def _names(_name: str, _action: str, body: Mapping[str, Any]) -> dict[str, list[str]]:
+    added = body.get("add")
+    return {"node group": [added["name"]] if isinstance(added, dict) and isinstance(added.get("name"), str) else []}
+
+
+KIND = Kind(
+    {"nodes": "Add or remove nodes, or change whether they take pods."},
+    NodesFields,
+    _plan,
+    names=_names,
+    first=lambda fields: fields.add is not None,
+)

@@ -1,0 +1,229 @@
+"""`submit`: workloads, how many, how large, for how long, and at what pace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from seatrial.model.interfaces import RunningTrial, Tally
+from seatrial.model.plan import Amounts, Pace, Phase, PodShape, Toleration, Workload
+from seatrial.model.units import SECOND
+from seatrial.scenario.actions.change_nodes import NodesFields
+from seatrial.scenario.actions.planning import Kind, Planning, WrittenPhase
+from seatrial.scenario.field_types import (
+    LONGEST_DURATION,
+    AmountMap,
+    Count,
+    Duration,
+    Flag,
+    LabelText,
+    LastingDuration,
+    ObjectName,
+    Rate,
+    TolerationText,
+    choice,
+    whole_number,
+)
+from seatrial.scenario.fields import FieldMistake, Fields, alone, contradictory
+from seatrial.scenario.manifests import OverlayMap
+
+if TYPE_CHECKING:
+    from seatrial.model.load import Load  # numpy: a command that only submits starts without it
+
+HIGHEST_PRIORITY = 1_000_000_000  # of a PriorityClass; Kubernetes keeps what is above for its own
+MOST_PODS = 2**31 - 1  # pods of a trial are numbered in 32 bits
+
+
+class SubmitFields(Fields):
+    """Workloads to submit."""
+
+    name: ObjectName | None = Field(
+        None, description="Name of the phase; workloads are called NAME-0, NAME-1 and so on."
+    )
+    count: Count | None = Field(None, description="How many workloads.")
+    pods: Count | None = Field(None, description="Pods of each workload (1 if not given).")
+    sizes: list[Count] | None = Field(
+        None, min_length=1, description="Pods of the workloads, in turn: a mix instead of `pods`."
+    )
+    each: Count | None = Field(None, description="How many workloads of each size, instead of `count`.")
+    order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
+        "given", description="Whether sizes come as listed or shuffled."
+    )
+    duration: Duration = Field(description="How long each pod runs.")
+    requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
+    gang: Flag = Field(False, description="true: it runs only while all its pods run.")
+    declares: AmountMap | None = Field(None, description="What a queue is told per pod, if not what the pods request.")
+    overlay: OverlayMap | None = Field(
+        None, description="Any other fields of the Job's manifest: metadata, spec. Lists replace lists."
+    )
+    selector: dict[str, LabelText] = Field({}, description="Node labels that must match.")
+    affinity: dict[str, list[LabelText]] = Field({}, description="Node label → the values that match.")
+    tolerations: list[TolerationText] | None = Field(
+        None, description="As key=value:Effect, key:Effect, key or *. Not given: the taints of all nodes; []: none."
+    )
+    priority: Annotated[int, whole_number(-(2**31), HIGHEST_PRIORITY)] = Field(0, description="Priority of the pods.")
+    spread: Flag = Field(False, description="true: pods of a workload prefer different nodes.")
+    rate: Rate | None = Field(
+        None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."
+    )
+    arrival: Annotated[str, choice("arrival", ("even", "poisson"))] = Field(
+        "even", description="With `rate`: evenly, or at random."
+    )
+    burst: Count | None = Field(None, description="So many at once, every `every`.")
+    every: LastingDuration | None = Field(None, description="With `burst`: time from one burst to the next.")
+    parallel: Count | None = Field(None, description="So many at once, the next round when all are answered.")
+    delay: Duration | None = Field(
+        None, description="With `parallel`: least time from the start of a round to the next."
+    )
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
+        paces = [key for key in ("rate", "burst", "parallel") if key in written]
+        found = contradictory(written, ("sizes", "pods"), *((paces[0], other) for other in paces[1:]))
+        found += alone(written, each="sizes", order="sizes", arrival="rate", every="burst", delay="parallel")
+        if "sizes" in written:
+            found += contradictory(written, ("count", "each"))
+        elif "count" not in written:
+            found.append(FieldMistake("", "submit needs 'count'", "add how many workloads, like count: 10"))
+        if "burst" in written and "every" not in written:
+            found.append(FieldMistake("burst", "'burst' needs 'every'", "add the time between bursts, like every: 5s"))
+        return found
+
+
+@runtime_checkable
+class TakesLoads(Protocol):
+    """What `submit` needs of a cluster."""
+
+    async def load(self, load: Load) -> Tally:
+        """Submits the workloads when they are due; returns when all are answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit(Phase):
+    """Workloads alike but for their size."""
+
+    count: int  # workloads in all; with `sizes`, len(sizes) * each
+    sizes: tuple[int, ...]  # pods of a workload; item i has sizes[i % len] before shuffling
+    shuffled: bool
+    shape: PodShape
+    duration: int
+    gang: bool = False
+    declares: Amounts | None = None
+    pace: Pace = Pace()
+    overlay: Mapping[str, Any] | None = None
+    interactive: bool = False
+    claim: Mapping[str, Any] | None = None
+
+    needs = TakesLoads
+
+    @property
+    def pods(self) -> int:
+        """Of all its workloads."""
+        rounds, rest = divmod(self.count, len(self.sizes))
+        return rounds * sum(self.sizes) + sum(self.sizes[:rest])
+
+    def workload(self, index: int, pods: int, stem: str = "") -> Workload:
+        """Item `index`, called after `stem` or the phase: a name that nothing else in its namespace has."""
+        return Workload(
+            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, self.duration, self.gang, self.declares,
+            self.overlay, self.interactive, self.claim,
+        )  # fmt: skip
+
+    def load(self, seed: int) -> Load:
+        """All its workloads and when they are due; `seed` is that of the phase's random stream."""
+        from seatrial.model.load import draw_load
+
+        return draw_load(self.name, self.count, self.sizes, self.shuffled, self.pace, self.workload, seed)
+
+    async def act(self, run: RunningTrial, cluster: TakesLoads) -> None:
+        from seatrial.model.randomness import stream_seed
+
+        trial = run.trial
+        seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)
+        run.tallied(await cluster.load(self.load(seed)))
+
+
+def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | None) -> tuple[str, ...]:
+    """The submit phases that `of` names, all of which must have begun by then."""
+    found = []
+    for number, name in enumerate(of or ()):
+        if name in planning.planned(Submit):
+            found.append(name)
+        elif name in planning.named("create"):
+            what = f"'{name}' creates objects, which have no stages"
+            remedy = "wait for available, pods-running, pods-gone or gone, or name a submit"
+            planning.wrong((*phase.path, "of", number), what, remedy)
+        else:
+            what = f"'{name}' comes only later"
+            planning.wrong((*phase.path, "of", number), what, "name a submit before or beside this")
+    return tuple(found)
+
+
+def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
+    fields: SubmitFields = phase.fields
+    requests = {resource: amount for resource, amount in fields.requests.items() if amount}
+    declares = fields.declares and {resource: amount for resource, amount in fields.declares.items() if amount}
+    shape = PodShape(
+        requests,
+        dict(fields.selector),
+        tuple((label, tuple(values)) for label, values in fields.affinity.items()),
+        _all_taints(planning) if fields.tolerations is None else tuple(fields.tolerations),
+        fields.priority,
+        fields.spread,
+    )
+    submit = Submit(
+        phase.name,
+        len(fields.sizes or ()) * (fields.each or 1) if fields.count is None else fields.count,
+        (fields.pods or 1,) if fields.sizes is None else tuple(fields.sizes),
+        fields.order == "shuffled",
+        shape,
+        fields.duration,
+        fields.gang,
+        None
+        if declares == requests
+        else declares,  # a queue that is told what the pods request is as without `declares`
+        _pace(fields),
+        fields.overlay or None,
+    )
+    pods = submit.pods + sum(other.pods for other in planning.planned(Submit).values())
+    if pods > MOST_PODS:
+        planning.wrong(phase.path, f"{pods:,} pods are more than a trial can hold ({MOST_PODS:,})", "submit fewer")
+    if _last_due(submit.pace, submit.count) > LONGEST_DURATION:
+        planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
+    return submit
+
+
+def _all_taints(planning: Planning) -> tuple[Toleration, ...]:
+    """Of all nodes, also of those that later steps add."""
+    changes = [phase.fields for phase in planning.written if isinstance(phase.fields, NodesFields)]
+    taints = [taint for group in planning.groups.values() for taint in group.taints]
+    taints += [taint for change in changes if change.add for taint in change.add.taints]
+    return tuple(dict.fromkeys(Toleration(taint.key, "Equal", taint.value, taint.effect) for taint in taints))
+
+
+def _pace(fields: SubmitFields) -> Pace:
+    if fields.rate is not None:
+        return Pace("poisson" if fields.arrival == "poisson" else "rate", per_s=fields.rate)
+    if fields.burst is not None:
+        return Pace("burst", size=fields.burst, every=fields.every or 0)
+    if fields.parallel is not None:
+        return Pace("rounds", size=fields.parallel, every=fields.delay or 0)
+    return Pace()
+
+
+def _last_due(pace: Pace, count: int) -> float:
+    if pace.per_s:
+        return count / pace.per_s * SECOND
+    return (count - 1) // pace.size * pace.every
+
+
+KIND = Kind(
+    {"submit": "Submit workloads."},
+    SubmitFields,
+    _plan,
+    names=lambda name, *_: {"submit": [name], "phase": [name]},
+    first=lambda _: True,
+)

@@ -1,0 +1,51 @@
+"""Plain Kubernetes on a real cluster: a workload is a Job, and nothing has to be built or installed.
+
+The real sides of other stacks derive from this and override what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from seatrial.kube.resources import JOBS, Resource
+from seatrial.model.control_plane import ControlPlane, GoBinary
+from seatrial.model.interfaces import Manifest, Permission, PresenceSigns, RealSide
+from seatrial.model.plan import Amounts, Workload
+from seatrial.model.settings import Settings
+from seatrial.observe.observer import PLAIN_WATCHES, Watch
+from seatrial.stacks import job_objects
+
+
+class DefaultReal(RealSide):
+    """Jobs, watched with their pods."""
+
+    creates: Resource = JOBS
+    signs: PresenceSigns | None = None
+
+    def permissions(self, settings: Settings) -> Sequence[Permission]:  # noqa: ARG002
+        return permissions(JOBS, "create", "list", "watch", "delete")
+
+    def programs(self) -> Sequence[GoBinary]:
+        return ()
+
+    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:  # noqa: ARG002
+        return plane
+
+    def prepare(
+        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
+    ) -> Sequence[Manifest]:  # fmt: skip
+        return ()
+
+    def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
+        return job_objects.manifests(workload, labels)
+
+    def watches(self) -> Sequence[Watch]:
+        return PLAIN_WATCHES
+
+    def queue(self) -> tuple[Resource, str] | None:
+        return None
+
+
+def permissions(resource: Resource, *verbs: str) -> tuple[Permission, ...]:
+    """One permission per verb."""
+    return tuple(Permission(verb, resource) for verb in verbs)

@@ -1,0 +1,101 @@
+"""What Kueue's model writes to the API server, all through one client: Workloads, Jobs, events, the status of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
+from seatrial.sim.apiserver import WRITE, ApiClient
+from seatrial.sim.goroutines import Calls, Goroutine, Goroutines
+from seatrial.sim.workqueue import WorkQueue
+from seatrial.sim.world import Sim
+from seatrial.stacks.kueue.pending import Entry
+
+# Orders of magnitude, chosen, not measured: from a write to the handlers of its watchers, and a reconciliation from memory.
+WATCH_LAG = 1 * MILLISECOND
+RECONCILE = 200 * MICROSECOND
+# The API server waits this long for each webhook: 2.4 ms on an idle machine, 10 to 14 ms with two busy cores
+# (apiserver_admission_webhook_admission_duration_seconds on `local`).
+WEBHOOK = 2400 * MICROSECOND
+UPDATES_BATCHED = 1 * SECOND  # pkg/constants: UpdatesBatchPeriod
+# client-go's burst of events about one object; the further one every five minutes is left out.
+EVENTS_AT_MOST = 25
+LOCAL_QUEUE, CLUSTER_QUEUE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Kueue's client. A write passes Kueue's own webhooks, how many depends on the kind (`real.webhooks`)."""
+
+    client: ApiClient
+
+    def create_workload(self) -> Goroutine:
+        """POST, through both webhooks."""
+        yield Calls(self.client, WRITE)
+        yield 2 * WEBHOOK
+
+    def workload(self, count: int = 1) -> Goroutine:
+        """`count` writes of spec or status, one after another."""
+        for _ in range(count):
+            yield Calls(self.client, WRITE)
+            yield WEBHOOK
+
+    def job(self) -> Goroutine:
+        """A write of a Job's spec."""
+        yield Calls(self.client, WRITE)
+        yield WEBHOOK
+
+    def job_status(self) -> Goroutine:
+        """A write of a Job's status, which no webhook sees."""
+        yield Calls(self.client, WRITE)
+
+    def pods(self, count: int) -> Goroutine:
+        """Writes of `count` pods side by side."""
+        yield Calls(self.client, WRITE, count)
+        yield WEBHOOK
+
+
+class Events:
+    """Events, sent one after another through the same token bucket as everything else."""
+
+    def __init__(self, sim: Sim, client: ApiClient) -> None:
+        self._api, self._client = sim.api, client
+        self._waiting = 0
+        self._sending = False
+
+    def of(self, entry: Entry, count: int = 1) -> None:
+        """`count` events about this workload."""
+        sent = min(count, EVENTS_AT_MOST - entry.events)
+        entry.events += sent
+        self._waiting += sent if self._client.limited else 0
+        if not self._sending:
+            self._send(None)
+
+    def _send(self, _: object) -> None:
+        self._sending = self._waiting > 0
+        if self._sending:
+            self._waiting -= 1
+            self._api.call(self._client, WRITE, self._send)
+
+
+class QueueStatus:
+    """The status of ClusterQueue and LocalQueue, written a second after the first change."""
+
+    def __init__(
+        self, sim: Sim, processes: Goroutines, client: ApiClient, status: Callable[[], tuple[int, ...]]
+    ) -> None:
+        self._client, self._status = client, status
+        self._written: dict[int, tuple[int, ...]] = {}
+        self._queues = [WorkQueue(sim.kernel, processes, 1, self._write) for _ in (LOCAL_QUEUE, CLUSTER_QUEUE)]
+
+    def changed(self) -> None:
+        """The figures may have changed."""
+        for kind, queue in enumerate(self._queues):
+            queue.add_after(kind, UPDATES_BATCHED)
+
+    def _write(self, kind: int) -> Goroutine:
+        status = self._status()
+        if self._written.get(kind) != status:
+            self._written[kind] = status
+            yield Calls(self._client, WRITE)

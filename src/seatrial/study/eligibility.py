@@ -1,0 +1,223 @@
+"""Which trials can run on the chosen cluster: missing files, stages and nodes, and whether a load fits into memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial import stacks
+from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.interfaces import Stack
+from seatrial.model.plan import Scalar, Trial
+from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
+from seatrial.observe.machine import free_bytes
+from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.send_requests import Requests
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.wait import Wait
+
+# Memory of the API server per object, estimated from one run: 3.1 GB with 113,000 small Secrets and ConfigMaps (docs/verified.md).
+PER_OBJECT = 25_000
+PER_PAYLOAD = 6  # an object is held decoded, encoded, in caches and in etcd
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The trials that can run, and a line for every set-up that cannot."""
+
+    trials: list[Trial]
+    skipped: list[str]
+
+
+def check(trials: Sequence[Trial]) -> Checked:
+    """Raises for mistakes and leaves out what cannot run on the chosen cluster, before anything is created."""
+    _refuse_missing_files(trials)
+    refuse_missing_stages(trials)
+    runnable: list[Trial] = []
+    skipped: dict[str, None] = {}
+    for trial in trials:
+        stack = stacks.find(trial.setup.stack)
+        why = stack.refuses(trial)
+        if why:
+            why += _who_can(trial)
+        else:
+            why = next(filter(None, (hindrance(trial) for hindrance in HINDRANCES)), None)
+        if why:
+            skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
+        else:
+            runnable.append(trial)
+    if not runnable:
+        raise SetupProblem(
+            "\n".join(skipped), "choose other set-ups (--setup), another stack or another cluster (--on)"
+        )
+    return Checked(runnable, list(skipped))
+
+
+def _refuse_missing_files(trials: Sequence[Trial]) -> None:
+    """Files of components that set-ups bring, on every kind of cluster: also where none of them is used."""
+    lines: dict[str, None] = {}
+    for trial in trials:
+        for component, part in trial.setup.components.items():
+            for file, what in ((part.binary, "program"), (part.config, "file")):
+                if why := _why_unusable(file, what) if file else "":
+                    lines[f"{part.place}: set-up '{trial.setup.name}', {component}: {why}"] = None
+    if lines:
+        remedy = "build it, or correct its path, which is relative to the scenario file; --setup runs the other set-ups"
+        raise SetupProblem("\n".join(lines), remedy)
+
+
+def _why_unusable(file: str, what: str) -> str:
+    if not Path(file).is_file():
+        return f"there is no {what} {file}"
+    return f"{file} is not executable" if what == "program" and not os.access(file, os.X_OK) else ""
+
+
+def _who_can(trial: Trial) -> str:
+    """Names the stacks that would accept the same trial."""
+    able = []
+    for other in _others(trial.setup.stack):
+        plain = resolve((*CONTROL_PLANE, *other.settings), "as shipped", {})
+        if not other.refuses(
+            dataclasses.replace(trial, setup=dataclasses.replace(trial.setup, stack=other.name, settings=plain))
+        ):
+            able.append(other.name)
+    return f"; stacks that can: {', '.join(able)}" if able else ""
+
+
+def _others(name: str) -> Iterator[Stack]:
+    """All other stacks that can be loaded."""
+    for other in stacks.names():
+        if other != name:
+            with suppress(SetupProblem):
+                yield stacks.find(other)
+
+
+def refuse_missing_stages(trials: Sequence[Trial]) -> None:
+    """A wait for a stage that the stack lacks would never end."""
+    stages = {trial.setup.name: [one.name for one in stacks.find(trial.setup.stack).stages] for trial in trials}
+    lines: dict[str, None] = {}
+    able = set(stages)
+    for wait in (phase for trial in trials for step in trial.steps for phase in step if isinstance(phase, Wait)):
+        have = [setup for setup, names in stages.items() if wait.stage in names]
+        lack = [setup for setup in stages if setup not in have]
+        if lack:
+            able &= set(have)
+            who = _named(have) + (" has it" if len(have) == 1 else " have it") if have else _who_has(wait.stage)
+            does = "does" if len(lack) == 1 else "do"
+            lines[
+                f"{wait.place}: {wait.name} waits for '{wait.stage}', which {_named(lack)} {does} not have ({who})"
+            ] = None
+    if lines:
+        common = [name for name in next(iter(stages.values())) if all(name in names for names in stages.values())]
+        alone = f"run only {_named([name for name in stages if name in able])}, or " if able else ""
+        raise UsageProblem("\n".join(lines), f"{alone}wait for a stage that all have: {', '.join(common)}")
+
+
+def _named(setups: Sequence[str]) -> str:
+    return ("set-up " if len(setups) == 1 else "set-ups ") + ", ".join(f"'{name}'" for name in setups)
+
+
+def _who_has(stage: str) -> str:
+    have = [name for name in stacks.names() if stage in stacks.stages_of(name)]
+    return f"stacks that have it: {', '.join(have)}"
+
+
+def _lacks_kubelets(trial: Trial) -> str | None:
+    if trial.on != "sim" and any(group.kubelet for group in trial.node_groups()):
+        return f"its nodes have kubelets, and --on {trial.on} has only fake ones so far"
+    return None
+
+
+def _lacks_existing(trial: Trial) -> str | None:
+    if trial.on != "kubeconfig" and any(group.existing for group in trial.node_groups()):
+        return f"it stands on existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
+    return None
+
+
+def _brings_parts(trial: Trial) -> str | None:
+    if trial.on == "kubeconfig" and trial.setup.components:
+        return f"it brings its own {', '.join(trial.setup.components)}, and --on kubeconfig takes the cluster as it is"
+    return None
+
+
+def _lacks_the_application(trial: Trial) -> str | None:
+    """On fake nodes seatrial plays the application of a gang; on real nodes the containers would have to be that application."""
+    existing = any(group.existing for group in trial.node_groups())
+    if existing and any(submit.gang for submit in trial.phases(Submit)):
+        return "its pods wait for each other (gang), and on existing nodes no application does that"
+    return None
+
+
+def _differs_from_the_kept(trial: Trial) -> str | None:
+    """A kept cluster runs what it was started with; only settings that no process reads may differ."""
+    if trial.on != "local" or not trial.target.cluster:
+        return None
+    from seatrial.clusters.access import kept_clusters
+
+    there = kept_clusters.find(trial.target.cluster)
+    which = f"the kept cluster '{there.name}'"
+    if trial.setup.stack != there.state.stack:
+        return f"{which} runs the stack '{there.state.stack}', not '{trial.setup.stack}'; omit --cluster"
+    if trial.setup.components:
+        return f"it brings its own {', '.join(trial.setup.components)}, and {which} has its parts already"
+    table = (*CONTROL_PLANE, *OWN, *stacks.find(trial.setup.stack).settings)
+    free = {(setting.component, setting.name) for setting in table if setting in OWN or not setting.of_processes}
+    asked, has = _flat(trial.setup.settings), _flat(there.state.settings)
+    for key in sorted((asked.keys() | has.keys()) - free):
+        if asked.get(key) != has.get(key):
+            component, name = key
+            return f"it asks for {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
+    changes = [phase.name for step in trial.steps for phase in step if isinstance(phase, NodeChange)]
+    if changes and there.nodes:
+        return f"its phase {changes[0]} changes nodes, and those of {which} stay as they are"
+    return None
+
+
+def _flat(settings: Mapping[str, Mapping[str, Scalar]]) -> dict[tuple[str, str], Scalar]:
+    return {(component, name): value for component, own in settings.items() for name, value in own.items()}
+
+
+_CHANGING = ("update", "patch", "delete", "deletecollection")
+
+
+def _changes_the_server(trial: Trial) -> str | None:
+    """A server that existed before the run is measured as it is."""
+    setup = trial.setup
+    asked = {"priority levels": setup.priority_levels, "flow schemas": setup.flow_schemas, "a delay": setup.delay}
+    wanted = [name for name, value in asked.items() if value]
+    if trial.on != "kubeconfig" and not trial.target.cluster:
+        return None
+    if wanted:
+        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+    for phase in trial.phases(Requests):
+        if phase.verb in _CHANGING and not phase.of:
+            return f"its phase {phase.name} may change objects of others; there it may only name a create phase (`of`)"
+    return None
+
+
+HINDRANCES = (
+    _changes_the_server,
+    _lacks_kubelets,
+    _lacks_existing,
+    _brings_parts,
+    _lacks_the_application,
+    _differs_from_the_kept,
+)
+
+
+def memory_findings(trial: Trial) -> list[str]:
+    """A line if the control plane on this machine would need more memory than is free."""
+    free = free_bytes()
+    made = [phase for phase in trial.phases(Requests) if phase.verb == "create"]
+    needed = sum((p.count or 0) * len(p.objects) * (PER_OBJECT + PER_PAYLOAD * p.payload) for p in made)
+    if trial.on != "local" or not free or needed < free:
+        return []
+    count = sum((phase.count or 0) * len(phase.objects) for phase in made)
+    return [
+        f"{count:,} objects need about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; "
+        "with fewer objects or smaller payloads the server is not killed half-way"
+    ]

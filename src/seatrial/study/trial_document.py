@@ -1,0 +1,91 @@
+"""`trial.json` of a trial that has not begun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.model.interfaces import Stack
+from seatrial.model.plan import Trial, to_json
+from seatrial.record.layout import FORMAT
+from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.stacks import model_verified
+
+
+def description(trial: Trial, stack: Stack) -> dict[str, Any]:
+    """What is known before the trial begins; results are added when it has ended."""
+    from seatrial.scenario.findings import findings_of
+    from seatrial.study.eligibility import memory_findings
+
+    return {
+        "format": FORMAT,
+        "trial": trial.name,
+        "number": trial.number,
+        "scenario": trial.scenario,
+        "on": trial.on,
+        "setup": trial.setup.name,
+        "stack": trial.setup.stack,
+        "model": {"verified": model_verified(stack), "how": stack.verified} if trial.on == "sim" else None,
+        "params": to_json(trial.params),
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "settings": to_json(trial.setup.settings),
+        "client": to_json(trial.setup.client),
+        "components": list(trial.setup.components),
+        "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stack.stages],
+        "phases": {submit.name: _phase(submit) for submit in trial.phases(Submit)},
+        "groups": {
+            group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
+        },
+        "quota": _quota(trial, stack),
+        "nodes": [],
+        "sources": [],
+        "detail": "",
+        "notes": [],
+        "took": [],
+        "submitted": 0,
+        "end_ns": 0,
+        "flows": {
+            "priority_levels": [level.name for level in trial.setup.priority_levels],
+            "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
+            "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
+        },
+        "findings": [*findings_of(trial), *memory_findings(trial)],
+        "expect": [],
+        "validity": {"valid": True, "reasons": []},
+        "clog": None,
+        "timed_out": None,
+        "stalls": [],
+        "audits": [],
+        "wall_epoch_ns": 0,
+        "run": {},
+    }
+
+
+_OF_STAGES = ("name", "of", "about", "general", "spent_on")
+
+
+def _phase(submit: Submit) -> dict[str, Any]:
+    return {
+        "count": submit.count,
+        "pods": sorted(set(submit.sizes)),
+        "requests": dict(submit.shape.requests),
+        "declares": None if submit.declares is None else dict(submit.declares),
+        "gang": submit.gang,
+        "duration_ns": submit.duration,
+        "selector": dict(submit.shape.selector),
+        "affinity": to_json(submit.shape.affinity),
+        "tolerations": to_json(submit.shape.tolerations),
+        "priority": submit.shape.priority,
+        "interactive": submit.interactive,
+    }
+
+
+def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:
+    """What the stack's queue admits at the same time on the nodes at the beginning. The capacity of existing nodes is not known
+    here: then only settings count."""
+    known = not any(group.existing for group in trial.setup.nodes) and not trial.target.cluster
+    groups = trial.setup.nodes if known else ()
+    names = {name for group in groups for name in group.capacity}
+    capacity = {name: sum(group.capacity.get(name, 0) * group.count for group in groups) for name in names}
+    quota = stack.quota(trial.setup.settings, capacity)
+    return None if quota is None else dict(quota)
