@@ -48,7 +48,7 @@ def _objects(trial: Trial) -> str:
     open_ended: list[str] = []
     real = stacks.find(trial.setup.stack).real
     if trial.phases(Submit):
-        for manifest in real.prepare(trial.setup.settings, _capacity(trial.node_groups()), {}, "default"):
+        for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1
     for submit in trial.phases(Submit):
         for manifest in real.render(submit.workload(0, submit.sizes[0]), {}):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from seatrial.model.api_resource import Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.lifecycle import Stage
-from seatrial.model.plan import Amounts, Expectation, Trial, Workload
+from seatrial.model.plan import Amounts, Expectation, Setup, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.state import State, WorkloadState
 
@@ -97,11 +97,9 @@ class RealSide(Protocol):
     def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
         """The control plane of `local` with this stack in it."""
 
-    def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str
-    ) -> Sequence[Manifest]:
-        """Objects the stack needs beside its processes (queues, quotas). Applied before the first workload, and again with the
-        new capacity whenever nodes come or go."""
+    def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
+        """Objects the stack needs beside its processes (queues, quotas), by the set-up's settings and fleet. Applied before the
+        first workload, and again with the new capacity whenever nodes come or go."""
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The objects of a workload; all of them carry the labels."""

@@ -144,8 +144,8 @@ class LiveCluster:
     async def _prepare_stack(self) -> None:
         """What the stack needs beside its processes, for the nodes that there are now."""
         session = self._session
-        settings, capacity = session.trial.setup.settings, self._nodes.capacity()
-        await session.apply(session.stack.real.prepare(settings, capacity, session.labels, session.namespace))
+        setup, capacity = session.trial.setup, self._nodes.capacity()
+        await session.apply(session.stack.real.prepare(setup, capacity, session.labels, session.namespace))
 
     async def load(self, load: Load) -> Tally:
         return await self._submitter.load(load)

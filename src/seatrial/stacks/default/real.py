@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.kube.resources import JOBS, Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns, RealSide
-from seatrial.model.plan import Amounts, Workload
+from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.model.settings import Settings
 from seatrial.observe.observer import PLAIN_WATCHES, Watch
 from seatrial.stacks import job_objects
@@ -32,7 +32,7 @@ class DefaultReal(RealSide):
         return plane
 
     def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
+        self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
     ) -> Sequence[Manifest]:  # fmt: skip
         return ()
 

@@ -16,7 +16,7 @@ from seatrial.kube.resources import JOBS, Resource
 from seatrial.model.control_plane import CA_BUNDLE, Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
-from seatrial.model.plan import Amounts, Scalar, Workload
+from seatrial.model.plan import Amounts, Scalar, Setup, Workload
 from seatrial.model.settings import Settings
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
@@ -114,10 +114,8 @@ class KueueReal(DefaultReal):
         plane = plane.with_file(CONFIG, configuration(own, webhook, health)).with_manifests(BINARY)
         return plane.with_objects(*webhooks(webhook, own["webhook-ca"] == "wrong"))
 
-    def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str
-    ) -> Sequence[Manifest]:
-        return queues(settings["kueue"], capacity, labels, namespace)
+    def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
+        return queues(setup.settings["kueue"], capacity, labels, namespace)
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """A suspended Job in our LocalQueue."""
