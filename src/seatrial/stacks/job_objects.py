@@ -92,7 +92,7 @@ def priority_classes(
 
 
 def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
-    """The volume claim it asks for, if any; created before its pods look for it."""
+    """The volume claim it requests, if any; created before its pods look for it."""
     return [] if workload.claim is None else [of_workload(CLAIMS, workload, labels, dict(workload.claim))]
 
 
