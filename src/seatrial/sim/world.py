@@ -334,7 +334,7 @@ class Sim:
 
 
 def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
-    """Every resource that a node has or a pod asks for."""
+    """Every resource that a node has or a pod requests."""
     return sorted(
         {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
     )

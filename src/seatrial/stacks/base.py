@@ -22,7 +22,7 @@ def submits(trial: Trial) -> list[Submit]:
     return trial.phases(Submit)
 
 
-# Parts of a scenario that only some stacks honour: how a trial shows that it asks for one, and why another stack cannot.
+# Parts of a scenario that only some stacks honour: how a trial shows that it requests one, and why another stack cannot.
 PARTS: Mapping[str, tuple[Callable[[Trial], bool], str]] = {
     "declares": (
         lambda trial: any(submit.declares is not None for submit in submits(trial)),
