@@ -10,6 +10,7 @@ from seatrial.model.plan import Amounts, Scalar, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, parse_quantity
 from seatrial.stacks.base import StackBase
+from seatrial.stacks.kueue.fleet_limits import unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -64,7 +65,7 @@ class Kueue(StackBase):
         broken = [name for name, well in (("stop-policy", "None"), ("webhook-ca", "own")) if own[name] != well]
         if broken and trial.on == "sim":
             return f"kueue's {broken[0]}: {own[broken[0]]} is not modelled; the real Kueue shows it (--on local)"
-        return super().refuses(trial) or _bad_quota(own)
+        return super().refuses(trial) or _bad_quota(own) or unfit(trial)
 
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["kueue"]
