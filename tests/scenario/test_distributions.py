@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.model.distributions import Choice, Distribution, Empirical, Exponential, Lognormal, Uniform
+from seatrial.model.distributions import Distribution, Empirical, Exponential, Lognormal, Uniform, WeightedChoice
 from seatrial.model.plan import Trial
 from seatrial.model.randomness import arrays
 from seatrial.model.units import MILLISECOND, MINUTE, SECOND
@@ -39,7 +39,7 @@ def submit_with(fields: str) -> Submit:
         ("{lognormal: {median: 30m, sigma: 1.2}}", Lognormal(*BOUNDS, 30 * MINUTE, 1.2)),
         ("{lognormal: {median: 30m, sigma: 1, most: 1m}}", Lognormal(MILLISECOND, 0, MINUTE, 30 * MINUTE, 1.0)),
         ("{exponential: {mean: 5s}}", Exponential(*BOUNDS, 5 * SECOND)),
-        ("{choice: {1s: 3, 250ms: 1}}", Choice(*BOUNDS, (SECOND, 250 * MILLISECOND), (3.0, 1.0))),
+        ("{choice: {1s: 3, 250ms: 1}}", WeightedChoice(*BOUNDS, (SECOND, 250 * MILLISECOND), (3.0, 1.0))),
     ],
 )
 def test_durations_are_planned(written: str, planned: int | Distribution) -> None:
@@ -51,7 +51,7 @@ def test_durations_are_planned(written: str, planned: int | Distribution) -> Non
     [
         ("4", (4,)),
         ("2..6", Uniform(1, 2, 6)),
-        ("{choice: {1: 0.7, 8: 0.3}}", Choice(*PODS, (1, 8), (0.7, 0.3))),
+        ("{choice: {1: 0.7, 8: 0.3}}", WeightedChoice(*PODS, (1, 8), (0.7, 0.3))),
         ("{lognormal: {median: 4, sigma: 1, most: 64}}", Lognormal(1, 1, 64, 4, 1.0)),
         ("{exponential: {mean: 3}}", Exponential(*PODS, 3)),
     ],
@@ -64,7 +64,9 @@ DRAWN = st.one_of(
     st.builds(lambda a, b: Uniform(1, min(a, b), max(a, b)), st.integers(1, 99), st.integers(1, 99)),
     st.builds(lambda m, s, top: Lognormal(1, 1, top, m, s), st.integers(1, 50), st.floats(0.1, 3), st.integers(1, 99)),
     st.builds(lambda m, top: Exponential(1, 1, top, m), st.integers(1, 50), st.integers(1, 99)),
-    st.builds(lambda w: Choice(*PODS, tuple(range(1, len(w) + 1)), tuple(w)), st.lists(st.floats(0.01, 9), min_size=1)),
+    st.builds(
+        lambda w: WeightedChoice(*PODS, tuple(range(1, len(w) + 1)), tuple(w)), st.lists(st.floats(0.01, 9), min_size=1)
+    ),
     st.builds(
         lambda v: Empirical(*PODS, "f", "c", np.array(v, np.int64).tobytes()), st.lists(st.integers(1, 99), min_size=1)
     ),
@@ -79,7 +81,7 @@ def test_values_stay_in_bounds_and_a_longer_load_begins_like_a_shorter_one(
     assert values.dtype == np.int64
     assert ((values >= drawn.least) & (values <= drawn.most)).all()
     assert drawn.draw(arrays(seed), count).tolist() == values[:count].tolist()
-    if isinstance(drawn, Choice):
+    if isinstance(drawn, WeightedChoice):
         assert set(values.tolist()) <= set(drawn.values)
     if isinstance(drawn, Empirical):
         assert set(values.tolist()) <= set(np.frombuffer(drawn.data, np.int64).tolist())
@@ -97,7 +99,7 @@ def test_values_are_distributed_as_asked_for() -> None:
     assert np.median(lognormal) == pytest.approx(30 * SECOND, rel=0.02)
     assert np.log(lognormal[lognormal > 0]).std() == pytest.approx(1.2, rel=0.02)
     assert drawn(Exponential(*BOUNDS, 5 * SECOND)).mean() == pytest.approx(5 * SECOND, rel=0.02)
-    sizes, counts = np.unique(drawn(Choice(*PODS, (1, 8), (7, 3))), return_counts=True)
+    sizes, counts = np.unique(drawn(WeightedChoice(*PODS, (1, 8), (7, 3))), return_counts=True)
     assert sizes.tolist() == [1, 8]
     assert counts[1] / MANY == pytest.approx(0.3, rel=0.02)
     sizes, counts = np.unique(drawn(Uniform(1, 2, 6)), return_counts=True)
@@ -108,7 +110,7 @@ def test_values_are_distributed_as_asked_for() -> None:
 def test_the_mean_is_that_of_what_is_drawn() -> None:
     for one in (
         Uniform(1, 2, 9),
-        Choice(*PODS, (1, 8), (7, 3)),
+        WeightedChoice(*PODS, (1, 8), (7, 3)),
         Lognormal(*BOUNDS, SECOND, 0.5),
         Exponential(*BOUNDS, SECOND),
     ):

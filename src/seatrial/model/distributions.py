@@ -101,7 +101,7 @@ class Exponential(Distribution):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Distribution):
+class WeightedChoice(Distribution):
     """One of a few values, each as often as its weight says."""
 
     values: tuple[int, ...]

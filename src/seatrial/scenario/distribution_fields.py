@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from seatrial.model.distributions import Choice, Distribution, Empirical, Exponential, Lognormal, Uniform
+from seatrial.model.distributions import Distribution, Empirical, Exponential, Lognormal, Uniform, WeightedChoice
 from seatrial.model.plan import Span
 from seatrial.model.units import HOUR, MILLISECOND, MINUTE, SECOND
 from seatrial.scenario.field_types import (
@@ -196,7 +196,7 @@ class _Drawing:
             return Exponential(self.grain, self.least, top, mean)
         if fields.choice:
             values = tuple(self._read(value, "choice", value, self.value) for value in fields.choice)
-            return Choice(*bounds, values, tuple(fields.choice.values()))
+            return WeightedChoice(*bounds, values, tuple(fields.choice.values()))
         given_file = fields.empirical
         assert given_file is not None
         data = self._column(given_file)
