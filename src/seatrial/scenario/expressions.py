@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.errors import cut
-from seatrial.model.figures import FIGURES, NAMED, TEXT, Value, split
+from seatrial.model.figures import FIGURES, NAMED, TEXT, Value, is_asked, split
 from seatrial.scenario import expression_grammar as grammar
 from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
 from seatrial.scenario.nearest import remedy_for
@@ -110,9 +110,9 @@ class Expression:
 
     @property
     def asked(self) -> list[str]:
-        """Its figures of members of groups (phases, identities), of any set-up."""
+        """Its figures that summary.csv may lack, of any set-up: of members of groups (phases, queues), and of shared fleets."""
         own = {name for name in self.names if name not in self.references}
-        return sorted(name for name in own | {one.figure for one in self.references.values()} if "(" in name)
+        return sorted(name for name in own | {one.figure for one in self.references.values()} if is_asked(name))
 
     def evaluate(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds. Raises ExpressionProblem for a name that `values` lacks, and for a division by zero."""
