@@ -43,6 +43,7 @@ class Observer:
         self.alive = 0  # last heartbeat of this process; 0 without heartbeats
         self.doubt = 0  # possible error in ms of what is observed now: after a gap, or in a list
         self.early: dict[str, list[Callable[[], None]]] | None = None  # events of unknown workloads, if kept
+        self._evictions: set[tuple[int, str]] = set()  # workload and key of those that were recorded
         self._number = ledger.number
         self._at = [array("q") for _ in ledger.stages]
         self._of_pods = [n for n, stage in enumerate(ledger.stages) if stage.of == "pod"]
@@ -121,6 +122,23 @@ class Observer:
             stays = stage == "running" and workload in self.interactive
             if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
                 self.workload(workload, "completed", stamp, source, said)
+
+    def evict(self, name: str, reason: str, stamp: int, by: str = "", message: str = "", key: str = "") -> None:
+        """Records that a workload lost its place, to the workload `by`; once per key, which is also in later events."""
+        workload = self.workloads.get(name)
+        if workload is None:
+            self._keep(name, lambda: self.evict(name, reason, stamp, by, message, key))
+        elif not key or (workload, key) not in self._evictions:
+            self._evictions.add((workload, key))
+            self.ledger.evict(stamp - self.epoch, workload, reason, self.workloads.get(by, -1), message, key)
+
+    def readmit(self, name: str, stamp: int, key: str = "") -> None:
+        """Records that a workload has a place; only one that was evicted lacked it."""
+        workload = self.workloads.get(name)
+        if workload is None:
+            self._keep(name, lambda: self.readmit(name, stamp, key))
+        elif workload in self.ledger.evicted:
+            self.ledger.readmit(stamp - self.epoch, workload, key)
 
     def pod_gone(self, name: str, stamp: int) -> None:
         """Records a deleted pod: lost unless it has finished or its workload has completed."""

@@ -79,6 +79,7 @@ def _phase(submit: Submit) -> dict[str, Any]:
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
+        **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }
 
 

@@ -17,7 +17,6 @@ from seatrial.model.control_plane import CA_BUNDLE, Component, ControlPlane, GoB
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
 from seatrial.model.plan import Amounts, Scalar, Setup, Workload
-from seatrial.model.settings import Settings
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
@@ -85,11 +84,11 @@ class KueueReal(DefaultReal):
 
     signs = PresenceSigns("clusterqueues.kueue.x-k8s.io", ("kueue-controller-manager",))
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:
-        topology = bool(settings.get("kueue", {}).get("topology"))
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        topology = bool(setup.settings.get("kueue", {}).get("topology"))
         global_kinds = (FLAVORS, CLUSTER_QUEUES, *((TOPOLOGIES,) if topology else ()))
         return (
-            *super().permissions(settings),
+            *super().permissions(setup),
             *(p for kind in global_kinds for p in permissions(kind, "get", "create", "patch", "list", "delete")),
             *permissions(CLUSTER_QUEUES, "watch"),
             *permissions(LOCAL_QUEUES, "get", "create", "patch", "list", "watch"),
@@ -99,8 +98,8 @@ class KueueReal(DefaultReal):
     def programs(self) -> Sequence[GoBinary]:
         return (BINARY,)
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
-        own = settings["kueue"]
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
+        own = setup.settings["kueue"]
         webhook, health = free_port(), free_port()
         component = Component(
             "kueue",
