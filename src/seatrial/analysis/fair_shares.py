@@ -49,7 +49,7 @@ class QueueUse:
 
 
 @dataclass(frozen=True)
-class Pool:
+class QuotaPool:
     """Queues that lend each other, and when they held and wanted how much.
 
     `moments` are the times between which nothing changes (or evenly spaced ones, see CELLS); a column stands for the time until the
@@ -139,7 +139,7 @@ class FleetUse:
         self.until_ns = max(until_ns, seen.first_ns + 1)
 
     @cached_property
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[QuotaPool]:
         """In the order of the fleet's queues."""
         members: dict[str, list[Queue]] = {}
         for queue in self.fleet.queues:
@@ -153,7 +153,7 @@ class FleetUse:
 
     def _pool(
         self, name: str, queues: Sequence[Queue], spans: Sequence[Spans], queue_of_row: Numbers, place: Mapping[str, int]
-    ) -> Pool:  # fmt: skip
+    ) -> QuotaPool:  # fmt: skip
         resources = tuple(dict.fromkeys(r for queue in queues for r in nominal(queue.quotas)))
         inside = np.full(len(place) + 1, -1)
         for number, queue in enumerate(queues):
@@ -170,7 +170,7 @@ class FleetUse:
             for one in (held, wanted)
         ]  # fmt: skip
         extra = _cohort_quotas(self.fleet, name)
-        return Pool(name, tuple(queues), extra, moments, resources, kept[0], kept[1])
+        return QuotaPool(name, tuple(queues), extra, moments, resources, kept[0], kept[1])
 
     def _changes(
         self, spans: Spans, inside: Numbers, resources: Sequence[str]
@@ -230,11 +230,11 @@ class FleetUse:
         squares = sum(part * part for part in parts)
         return sum(parts) ** 2 / (len(parts) * squares) if squares else None
 
-    def size(self, pool: Pool) -> float:
+    def size(self, pool: QuotaPool) -> float:
         """The pool's quota of its contended resource, as far as the nodes can honour it."""
         return pool.size(pool.contended) * self._scale[pool.contended]
 
-    def fair(self, pool: Pool) -> tuple[Reals, Reals, npt.NDArray[np.bool_]]:
+    def fair(self, pool: QuotaPool) -> tuple[Reals, Reals, npt.NDArray[np.bool_]]:
         """Queue × moment: what was used and what was fair of the contended resource; and when the queues competed."""
         resource = pool.contended
         scale = self._scale[resource]
@@ -247,7 +247,7 @@ class FleetUse:
         competing = ((wanted > 0).sum(axis=0) >= 2) & (wanted.sum(axis=0) > self.size(pool))
         return used, fair, competing
 
-    def _of_pool(self, pool: Pool) -> dict[str, QueueUse]:
+    def _of_pool(self, pool: QuotaPool) -> dict[str, QueueUse]:
         lasting, resource = pool.lasting, pool.contended
         borrowed, lent = {}, {}
         for name in pool.resources:
@@ -305,7 +305,7 @@ def filled(wanted: Reals, weight: Reals, there: Reals) -> Reals:
     return np.minimum(wanted, np.where(np.isinf(reached), np.inf, np.maximum(reached, 0)) * weight[:, None])
 
 
-def borrowed_and_lent(pool: Pool, resource: str) -> tuple[Reals, Reals]:
+def borrowed_and_lent(pool: QuotaPool, resource: str) -> tuple[Reals, Reals]:
     """Queue × moment: what each held beyond its nominal quota, and what of its quota others held. A cohort does not decide who
     lends to whom: what is borrowed counts as lent by all that have something left, in proportion to that."""
     used, own = pool.used(resource), pool.nominal(resource)[:, None]

@@ -17,7 +17,7 @@ from seatrial.analysis.stage_times import Lifecycle
 from seatrial.analysis.studies import Study
 from seatrial.analysis.team_figures import names_classes
 from seatrial.analysis.trial_figures import FUNCTIONS, Sample, part_of
-from seatrial.model.figures import CLASS, COUNT, FIGURES, QUEUE
+from seatrial.model.figures import CLASS, COUNT, FIGURES, QUEUE, TEXT
 from seatrial.record.files import atomic_write
 from seatrial.record.layout import CLASSES, QUEUES
 
@@ -85,9 +85,8 @@ def team_frame(rows: Sequence[Row], group: str) -> pl.DataFrame:
 
 
 def _type(name: str) -> type[pl.DataType]:
-    if name == "repeat" or (name in FIGURES and FIGURES[name].kind == COUNT):
-        return pl.Int64
-    return pl.Float64 if name == "weight" or name in FIGURES else pl.String
+    kind = FIGURES[name].kind if name in FIGURES else TEXT
+    return pl.Int64 if kind == COUNT else pl.String if kind == TEXT and name != "weight" else pl.Float64
 
 
 def team_rows(study: Study, group: str) -> list[Row]:

@@ -270,8 +270,8 @@ _ENTRIES = (
     Figure("fair_share", RATIO, "", "part of its cohort's quota that a queue should have held, on average while queues competed",
            "See [fair share](#fair-share)", "", (COMPETED,), (QUEUE,), "fair share", in_parts=True),
     Figure("share_error", RATIO, "", "part of the quota that was not where it should have been, while queues competed",
-           "Half the sum over queues of |held − fair share|, in proportion to the quota; of one queue, its own |held − fair "
-           "share|. See [fair share](#fair-share)", LESS, (COMPETED,), (QUEUE,), "share error"),
+           "Half the sum over queues of the distance between what a queue held and its fair share, in proportion to the quota; of "
+           "one queue, its own distance. See [fair share](#fair-share)", LESS, (COMPETED,), (QUEUE,), "share error"),
     Figure("jain", RATIO, "", "Jain's index of what queues held in proportion to their fair share, while they competed",
            "1 if all got the same part of their fair share, 1/n if one of n got everything. See [fair share](#fair-share)", MORE,
            (COMPETED,), (), "Jain's index"),
