@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +67,28 @@ def in_group(
         replace(m, body=_merged(m.body, {"spec": {"template": template}})) if m.resource == JOBS else m for m in made
     ]
     return [of_workload(groups, workload, labels, spec), *named]
+
+
+def priority_classes(
+    kind: Resource, values: Sequence[int], labels: Mapping[str, str], more: Mapping[str, Any]
+) -> list[Manifest]:
+    """One object of this kind per value, with `more` fields, named after the study: such kinds are cluster-wide."""
+    named = [(priority_class(labels.get(STUDY_LABEL, ""), value), value) for value in values]
+    return [
+        Manifest(
+            kind,
+            name,
+            {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": name, "labels": dict(labels)},
+                "value": value,
+                **more,
+                "description": "Made by seatrial for a trial; removed with it.",
+            },
+        )
+        for name, value in named
+    ]
 
 
 def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
