@@ -148,6 +148,7 @@ class Nodes:
     def nominate(self, pod: int, node: int, shape: PodShape) -> None:
         """The node is kept for the pod: to pods of the same or a lower priority its room counts as taken (nominatedNodeName)."""
         self.withdraw(pod)
+        self._view(shape)
         self.nominations[pod] = node
         self._nominated.setdefault(node, {})[pod] = shape
         self._journal.append(node)
