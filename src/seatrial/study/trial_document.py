@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+<<<<<<< HEAD
 from seatrial.model.distributions import Distribution
+=======
+from seatrial.model.fleet import Fleet
+>>>>>>> main
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
@@ -38,6 +42,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "quota": _quota(trial, stack),
+        **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -85,7 +90,11 @@ def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
+<<<<<<< HEAD
         **({"drawn": drawn} if drawn else {}),
+=======
+        **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
+>>>>>>> main
     }
 
 
