@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-<<<<<<< HEAD
 from seatrial.model.distributions import Distribution
-=======
 from seatrial.model.fleet import Fleet
->>>>>>> main
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
@@ -90,11 +87,8 @@ def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
-<<<<<<< HEAD
         **({"drawn": drawn} if drawn else {}),
-=======
         **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
->>>>>>> main
     }
 
 
