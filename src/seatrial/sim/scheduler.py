@@ -16,7 +16,8 @@ pods that are turned down over and over fill the client's bucket, and the loop s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from seatrial.model.plan import PodShape, Scalar
@@ -78,6 +79,8 @@ class Scheduler:
         self._in_hand = -1  # popped, and its cycle is the next
         self._told: dict[int, str] = {}  # pod → why it is Unschedulable, as its condition says
         self._holding: dict[int, _Cycle] = {}  # waiting in permit
+        self._waits: deque[tuple[int, _Cycle]] = deque()  # when each wait in permit ends, in order; most have ended before
+        self._waits_armed = False
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
         self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
@@ -246,7 +249,31 @@ class Scheduler:
             self._bind(pod)
             return
         self._holding[pod] = held = _Cycle(pod, events_before, told, asked_by)
-        self._kernel.after(wait, self._time_out, held)
+        self._time_out_after(wait, held)
+
+    def _time_out_after(self, wait: int, held: _Cycle) -> None:
+        """One event for all waits: a gang that lacks a node is rejected a thousand times a second, and an event for each of its
+        waits was a fifth of all events."""
+        ends, waits = self._kernel.now + wait, self._waits
+        if waits and ends < waits[-1][0]:
+            self._kernel.at(ends, self._time_out, held)
+            return
+        waits.append((ends, held))
+        if not self._waits_armed:
+            self._waits_armed = True
+            self._kernel.at(ends, self._end_waits)
+
+    def _end_waits(self, _: object) -> None:
+        waits, holding, now = self._waits, self._holding, self._kernel.now
+        while waits:
+            ends, held = waits[0]
+            if holding.get(held.pod) is held:
+                if ends > now:
+                    self._kernel.at(ends, self._end_waits)
+                    return
+                self._time_out(held)
+            waits.popleft()
+        self._waits_armed = False
 
     def _time_out(self, held: _Cycle) -> None:
         if self._holding.get(held.pod) is held:
@@ -267,10 +294,12 @@ class Scheduler:
             gives_up = _Cycle(pod, events_before, told, plugin, reason)
             self._kernel.at(self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, gives_up)
 
-    def activate(self, pod: int) -> None:
-        """A plugin wants this pod to be tried, past its back-off; one that waits in permit, should it come back."""
-        if not self.queue.activate(pod) and pod in self._holding:
-            self._wanted.add(pod)
+    def activate(self, pods: Iterable[int]) -> None:
+        """A plugin wants these pods to be tried, past their back-off; one that waits in permit, should it come back."""
+        activate, holding = self.queue.activate, self._holding
+        for pod in pods:
+            if not activate(pod) and pod in holding:
+                self._wanted.add(pod)
 
     def _give_up(self, held: _Cycle) -> None:
         pod, events_before = held.pod, held.events_before
