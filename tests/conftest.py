@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,18 +29,34 @@ PROCESSES = {"attached", "cli", "kube", "local", "page", "runs", "sampling", "st
 SHARING = {"attached", "kube", "local", "steps", "submit"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows within seconds, not after the control planes."""
     if config.getoption("--hypothesis-profile", None) == "hunt":
         _draw_more(items)
     for item in items:
         place = item.path.relative_to(config.rootpath / "tests")
-        folder = place.parts[0]
-        if folder in PROCESSES:
+        if place.parts[0] in PROCESSES:
             item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING else str(place)))
     items.sort(key=lambda item: [item.get_closest_marker(mark) is not None for mark in ("local", "slow")])
+
+
+def _control_plane_of(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    folder = file.split("/")[1]
+    return folder if folder in SHARING else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadgroup`: the tests of a file, and of a folder that shares a control plane, run on one worker. xdist's own way
+    writes the group into a field that pytest 9.2 no longer reads: it groups nothing."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _control_plane_of
+    return scheduler
 
 
 def _draw_more(items: list[pytest.Item]) -> None:

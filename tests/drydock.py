@@ -65,8 +65,8 @@ DOCKS = Resource("drydock.example", "v1", "docks", "Dock")
 class DrydockReal(DefaultReal):
     signs = PresenceSigns("docks.drydock.example", ("harbour-master",))
 
-    def permissions(self, settings):
-        return (*super().permissions(settings), *permissions(DOCKS, "create", "watch"))
+    def permissions(self, setup):
+        return (*super().permissions(setup), *permissions(DOCKS, "create", "watch"))
 """
 
 

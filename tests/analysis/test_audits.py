@@ -74,11 +74,11 @@ def test_a_pod_on_a_node_without_room_is_found_with_what_was_left(tmp_path: Path
     audit = of(tmp_path, job(0, 30), job(0, 1000), job(0, 2000), nodes=nodes(2, 2500))["misfit"]
     assert audit["count"] == 1
     assert audit["examples"] == [
-        {"pod": "short-2-0", "node": "fake-0", "at_s": 2.0, "why": "it asks for cpu 1 and cpu 500m was left"}
+        {"pod": "short-2-0", "node": "fake-0", "at_s": 2.0, "why": "it requests cpu 1 and cpu 500m was left"}
     ]
     assert audit["finding"] == (
         "1 pod was bound to a node that it does not fit: short-2-0 to fake-0 at 2.0 s, "
-        "where it asks for cpu 1 and cpu 500m was left."
+        "where it requests cpu 1 and cpu 500m was left."
     )
 
 
@@ -103,7 +103,7 @@ def test_two_clocks_that_differ_make_no_finding(tmp_path: Path) -> None:
 def test_pods_and_every_resource_count_and_nodes_that_are_not_known_do_not(tmp_path: Path) -> None:
     few = [{**nodes(1, 64000)[0], "capacity": {"cpu": 64000, "pods": 1}}]
     assert of(tmp_path / "a", job(0, 30), job(0, 40), nodes=few)["misfit"]["examples"][0]["why"] == (
-        "it asks for pods 1 and pods 0 was left"
+        "it requests pods 1 and pods 0 was left"
     )
     others = [{**nodes(1, 0)[0], "group": "another"}]
     assert of(tmp_path / "b", job(0, 30), nodes=others)["misfit"]["count"] == 0

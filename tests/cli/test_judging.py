@@ -96,7 +96,7 @@ def test_serve_prints_its_address_and_ends_cleanly_with_ctrl_c(tmp_path: Path) -
     url = serving.stdout.readline().strip()
     assert url.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(url, timeout=60) as answer:
-        assert "No study stands below this directory yet" in answer.read().decode()
+        assert "No study exists below this directory yet" in answer.read().decode()
     serving.send_signal(signal.SIGINT)
     _, words = serving.communicate(timeout=60)
     assert (serving.returncode, words) == (0, "ended\n")

@@ -57,7 +57,7 @@ def test_a_long_list_is_cut_short_in_the_message_and_whole_in_the_diagnosis() ->
     )
     assert len(clog.workloads) == 20
     assert len(clog.waiters) == 70
-    assert "18 more do likewise" in clog.summary
+    assert "18 more do the same" in clog.summary
     assert "gang-20, gang-21 and 68 more wait behind them" in clog.summary
     assert len(clog.as_json()["edges"]) == 100
 
@@ -120,7 +120,7 @@ def test_a_node_that_is_closed_may_open_again_so_it_is_no_proof() -> None:
     assert knot(half) is None
     clog = found(half, as_it_stands=True)
     assert not clog.proven
-    assert "as long as 1 node is closed" in clog.summary
+    assert "as long as 1 node takes no pods" in clog.summary
 
 
 def test_what_others_hold_may_go_so_it_is_no_proof_and_no_deadlock_of_ours() -> None:

@@ -44,7 +44,7 @@ def test_a_dead_component_comes_before_everything_else() -> None:
 def test_a_pod_larger_than_any_node_never_fits() -> None:
     clog = why(state(GPUS, [pods(1, 1, shape=SIXTEEN)]))
     assert (clog.kind, clog.workloads, clog.proven) == ("never fits", ("job-1",), True)
-    assert "a pod asks for nvidia.com/gpu 16 and the largest node has nvidia.com/gpu 8" in clog.summary
+    assert "a pod requests nvidia.com/gpu 16 and the largest node has nvidia.com/gpu 8" in clog.summary
     assert clog.amounts["largest node"] == {"nvidia.com/gpu": 8}
     assert clog.amounts["in all"] == {"nvidia.com/gpu": 16}
 
@@ -52,7 +52,7 @@ def test_a_pod_larger_than_any_node_never_fits() -> None:
 def test_the_same_pod_let_go_by_a_queue_is_admission_by_the_aggregate() -> None:
     clog = why(state(GPUS, [pods(1, 1, shape=SIXTEEN)], queued=True))
     assert clog.kind == "aggregate admission"
-    assert "job-1 was let go by the queue, yet it can never run" in clog.summary
+    assert "job-1 was admitted by the queue, but can never run" in clog.summary
     waiting = why(state(GPUS, [pods(1, 1, shape=SIXTEEN, admitted=False, waiting=0)], queued=True))
     assert waiting.kind == "never fits"
 
@@ -76,14 +76,14 @@ def test_more_than_the_quota_and_a_quota_of_nothing_never_fit() -> None:
     waiting = [gang(1, 4, admitted=False, waiting=0)]
     clog = why(state(cores(8), waiting, quota={"cpu": 6 * CORE}, queued=True))
     assert clog.kind == "never fits"
-    assert "it asks for cpu 8 in all and the queue admits at most cpu 6" in clog.summary
+    assert "it requests cpu 8 in all and the queue admits at most cpu 6" in clog.summary
     assert "admits at most cpu 0" in why(state(cores(8), waiting, quota={"cpu": 0}, queued=True)).summary
 
 
 def test_what_is_declared_counts_for_the_quota_and_what_is_asked_for_the_nodes() -> None:
     declares = gang(1, 2, admitted=False, waiting=0, declares={"cpu": 20 * CORE})
     clog = why(state(cores(8), [declares], quota={"cpu": 24 * CORE}, queued=True))
-    assert "asks for cpu 40 in all and the queue admits at most cpu 24" in clog.summary
+    assert "requests cpu 40 in all and the queue admits at most cpu 24" in clog.summary
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_declared_counts_for_the_quota_and_what_is_asked_for_the_nodes()
     [
         (
             {"taints": {0: (Taint("a"),), 1: (Taint("a"),)}},
-            "it may stand on no node; fake would have room (cpu 3), but has a taint that the pod does not tolerate "
+            "it is allowed on no node; fake would have room (cpu 3), but has a taint that the pod does not tolerate "
             '(add "a:NoSchedule" to its tolerations)',
         ),
         ({"closed": [0, 1]}, "no node takes pods. 2 nodes of 2 take no pods."),
@@ -112,12 +112,12 @@ TAINTED = Taint("dedicated", "gpu")
     [
         (
             PodShape({"cpu": 4 * CORE}),
-            "a pod asks for cpu 4 and the largest node that it may stand on (free) has cpu 2; gpu would have room (cpu 8), but "
+            "a pod requests cpu 4 and the largest node it is allowed on (free) has cpu 2; gpu would have room (cpu 8), but "
             'has a taint that the pod does not tolerate (add "dedicated=gpu:NoSchedule" to its tolerations).',
         ),
         (
             PodShape({"cpu": 4 * CORE}, {"pool": "gpu"}, tolerations=(Toleration(),)),
-            "it may stand on no node; gpu would have room (cpu 8), but has pool=other, and the pod selects pool=gpu",
+            "it is allowed on no node; gpu would have room (cpu 8), but has pool=other, and the pod selects pool=gpu",
         ),
         (
             PodShape({"cpu": 4 * CORE}, {}, (("zone", ("a", "b")),), (Toleration(),)),
@@ -125,11 +125,11 @@ TAINTED = Taint("dedicated", "gpu")
         ),
         (
             PodShape({"cpu": 16 * CORE}, tolerations=(Toleration(),)),
-            "a pod asks for cpu 16 and the largest node has cpu 8.",
+            "a pod requests cpu 16 and the largest node has cpu 8.",
         ),
         (
             PodShape({"cpu": 16 * CORE}),
-            "a pod asks for cpu 16 and the largest node that it may stand on (free) has cpu 2.",
+            "a pod requests cpu 16 and the largest node it is allowed on (free) has cpu 2.",
         ),
     ],
 )
@@ -159,7 +159,7 @@ def test_no_nodes_at_all() -> None:
 def test_resources_that_no_single_node_has_together() -> None:
     both = PodShape({"cpu": 4 * CORE, "gpu": 1})
     clog = why(state([{"cpu": 8 * CORE}, {"cpu": CORE, "gpu": 1}], [pods(1, 1, shape=both)]))
-    assert "no single node has all that a pod asks for (cpu 4, gpu 1)" in clog.summary
+    assert "no single node has everything that a pod requests (cpu 4, gpu 1)" in clog.summary
 
 
 def test_half_placed_gangs_are_a_deadlock_even_beside_one_that_never_fits() -> None:
@@ -178,7 +178,7 @@ def test_a_quota_held_by_one_that_cannot_finish() -> None:
     clog = why(state(cores(8), [holder, *waiting], quota={"cpu": 16 * CORE}, queued=True))
     assert (clog.kind, clog.workloads, clog.waiters) == ("quota exhausted", ("gang-1",), ("gang-2", "gang-3"))
     assert "gang-1 holds cpu 6 of the quota of cpu 16 and cannot finish" in clog.summary
-    assert "the nodes do not start them" in clog.summary
+    assert "has bound pods that the nodes do not start" in clog.summary
     assert "gang-2 waits for cpu 12 and cpu 10 is left; 1 more wait with it" in clog.summary
     assert clog.amounts["left"] == {"cpu": 10 * CORE}
 
@@ -188,7 +188,7 @@ def test_the_head_of_the_line_blocks_what_would_fit() -> None:
     line = [gang(2, 6, admitted=False, waiting=0), gang(3, 2, admitted=False, waiting=0)]
     clog = why(state(cores(8), [holder, *line], quota={"cpu": 16 * CORE}, queued=True))
     assert (clog.kind, clog.workloads, clog.waiters) == ("head of line", ("gang-2",), ("gang-3",))
-    assert "it asks for cpu 12 and cpu 8 is left of the quota" in clog.summary
+    assert "it requests cpu 12 and cpu 8 is left of the quota" in clog.summary
     without_quota = why(state(cores(8), [holder, *line], queued=True))
     assert "needs room for 6 pods (cpu 2 each) and there is room for 4" in without_quota.summary
 
@@ -203,13 +203,13 @@ def test_a_higher_priority_is_the_head_of_the_line() -> None:
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
-        (gang(1, 2, admitted=False, waiting=0), "gang-1 would fit, and the queue does not let it go"),
-        (gang(1, 2, waiting=0), "gang-1 may run, and nobody creates its pods"),
+        (gang(1, 2, admitted=False, waiting=0), "gang-1 would fit, and the queue does not admit it"),
+        (gang(1, 2, waiting=0), "gang-1 may run, and the Job controller does not create its pods"),
         (gang(1, 2, waiting=0, said="FailedCreate: no"), "gang-1 may run, and its pods cannot be created"),
-        (gang(1, 2), "gang-1 has pods that wait although there is room for them"),
-        (gang(1, 2, [0, 1]), "gang-1 has pods that are bound, and the nodes do not start them"),
-        (gang(1, 2, [0, 1], running=2, due=50 * SECOND), "gang-1 has run its time, and its pods do not end"),
-        (gang(1, 2, finished=2), "gang-1 has finished all its pods, and nobody completes it"),
+        (gang(1, 2), "gang-1 has pods that would fit, and the scheduler does not place them"),
+        (gang(1, 2, [0, 1]), "gang-1 has bound pods that the nodes do not start"),
+        (gang(1, 2, [0, 1], running=2, due=50 * SECOND), "gang-1 has run for its duration, and its pods do not end"),
+        (gang(1, 2, finished=2), "gang-1 has finished all its pods, and the Job controller does not complete it"),
     ],
 )
 def test_one_who_could_act_and_does_not_is_named(workload: object, said: str) -> None:
@@ -222,9 +222,9 @@ def test_one_who_could_act_and_does_not_is_named(workload: object, said: str) ->
 def test_what_the_queue_says_is_quoted() -> None:
     said = "LocalQueue seatrial/main doesn't exist"
     clog = why(state(cores(4), [gang(n, 2, admitted=False, waiting=0, said=said) for n in range(5)], queued=True))
-    assert f'It says: "{said}".' in clog.summary
+    assert f'Messages: "{said}".' in clog.summary
     assert clog.words == (said,)
-    assert "gang-0, gang-1 and 3 more would fit, and the queue does not let them go" in clog.summary
+    assert "gang-0, gang-1 and 3 more would fit, and the queue does not admit them" in clog.summary
 
 
 def test_trouble_is_quoted_first_and_is_a_reason_by_itself() -> None:
@@ -239,7 +239,7 @@ def test_workloads_that_take_turns_are_a_livelock_and_the_time_out_is_named() ->
     half = state(cores(4), [gang(1, 3, [0, 1]), gang(2, 3, [2, 3]), gang(3, 2)])
     clog = why(half, moving=["gang-1", "gang-2"], releases=[10 * SECOND])
     assert (clog.kind, clog.workloads, clog.waiters) == ("livelock", ("gang-1", "gang-2"), ("gang-3",))
-    assert "gang-1 and gang-2 take turns in failing" in clog.summary
+    assert "gang-1 and gang-2 fail in turn" in clog.summary
     assert "after 10s" in clog.summary
     assert "At this moment gang-1 holds 2 nodes" in clog.summary
     assert clog.edges
@@ -255,7 +255,7 @@ def test_what_nobody_can_explain_is_described() -> None:
     clog = why(state(cores(2), [gang(1, 2, [0, 1], running=2, due=200 * SECOND), gang(2, 1)]))
     assert clog.kind == "unknown"
     assert "Nothing has moved for 45s" in clog.summary
-    assert "gang-1 stands on 2 nodes" in clog.summary
+    assert "gang-1 holds 2 nodes" in clog.summary
     assert "gang-2 waits" in clog.summary
 
 

@@ -107,9 +107,7 @@ def test_every_option_is_in_the_commands_table_with_its_argument_and_the_other_w
     described = set(re.findall(r"`(--?[\w-]+)[^`]*`", "\n".join(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))))
     params = LEAVES[f"seatrial {command}"].params
     names = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
-    common = set(
-        re.findall(r"`(--?\w+)`", COMMANDS.partition("\n## What happens behind the scenes\n")[2].partition("\n## ")[0])
-    )
+    common = set(re.findall(r"`(--?\w+)`", COMMANDS.partition("\n## Logging\n")[2].partition("\n## ")[0]))
     assert {"-v", "--verbose", "-q", "--quiet"} <= common, "every command has them: they stand in a table of their own"
     assert described == names - common
     wordless = [param.name for param in params if not param.help]

@@ -97,7 +97,7 @@ def test_a_study_that_ended_early_says_how_many_trials_ran_and_which_stacks_did_
         write_report(Study.open(out))
         page = (out / "report.html").read_text()
         assert f"{word}: {said}" in _printed(out)
-        assert f"{word.capitalize()}: {said}. Of what ran: Every workload" in page
+        assert f"{word.capitalize()}: {said}. Of the trials that ran: Every workload" in page
         assert f"In part: </b>{word}: {said}" in page, "the trust line"
         assert f"{word}: {said}" in compare([Study.open(out)])[0].notes
         assert f"{word}: {said}" in summary(judge(Study.open(out)), Study.open(out))

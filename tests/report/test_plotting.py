@@ -80,7 +80,7 @@ def test_what_is_asked_for_is_drawn(tmp_path: Path, choice: Choice, drawn: int) 
     study = Study.open(out)
     errors, notes = errors_of(study, choice)
     assert step_times(with_workloads(study, choice, errors))["general"].workloads == drawn
-    assert ("all are taken" in " ".join(notes)) == (choice.head > 10)
+    assert ("all are drawn" in " ".join(notes)) == (choice.head > 10)
 
 
 def test_errors_are_listed_by_reason(tmp_path: Path) -> None:

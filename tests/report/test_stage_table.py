@@ -38,7 +38,7 @@ def test_the_line_on_a_terminal_says_how_far_everything_is() -> None:
     with LiveLine(console) as line:
         line.update("001-default-r1", standing)
     said = text.getvalue()
-    assert "120 of 200 submitted, 30 over; now 80 created, 10 running, 30 completed; up to 2.3 s behind" in said
+    assert "120 of 200 submitted, 30 ended; now 80 created, 10 running, 30 completed; up to 2.3 s behind" in said
     quiet = StringIO()
     with LiveLine(Console(file=quiet)) as line:
         line.update("001-default-r1", standing)

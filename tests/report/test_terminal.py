@@ -121,7 +121,7 @@ def test_decimals_show_three_digits_of_the_largest() -> None:
 
 CLOG = {"kind": "gang deadlock", "summary": "a holds node-1 and waits for b", "at_ns": 63_000_000_000}
 AUDITS = [
-    {"audit": "aggregate admission", "count": 2, "finding": "2 workloads were let go that no node could take."},
+    {"audit": "aggregate admission", "count": 2, "finding": "2 admitted workloads fit no node."},
     {"audit": "gang in part", "count": 0, "finding": "Every gang started as a whole."},
 ]
 NOTES = [{"at_ns": 5_500_000_000, "text": "wait-2: after 5s 0 of 1 workloads were completed; the run went on"}]
@@ -159,9 +159,7 @@ def test_stalls_are_told_once_per_set_up_with_the_longest_and_its_cause(tmp_path
 def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) -> None:
     trials = [Made([plain()], repeat=repeat, number=repeat, also={"audits": AUDITS}) for repeat in range(3)]
     lines = [line for line in printed(write_study(tmp_path, trials)).splitlines() if line.startswith("kwok:")]
-    assert lines == [
-        "kwok: aggregate admission, in 3 of 3 trials, the first: 2 workloads were let go that no node could take."
-    ]
+    assert lines == ["kwok: aggregate admission, in 3 of 3 trials, the first: 2 admitted workloads fit no node."]
 
 
 def test_waits_that_went_on_are_told(tmp_path: Path) -> None:
@@ -201,7 +199,7 @@ def test_a_row_says_whether_it_is_real_a_verified_model_or_another(tmp_path: Pat
     text = printed(write_study(tmp_path, trials))
     rows = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.startswith("2026-")}
     assert rows == {"kueue": "model", "fluence": "model?", "older": "model?", "there": "real"}
-    assert "fluence: simulated by a model that was never held against the real stack, so it is not ranked" in text
+    assert "fluence: simulated by a model not checked against the real stack yet, so it is not ranked" in text
 
 
 def gpus(out: Path, hours: int = 0) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from seatrial import stacks
 from seatrial.model.control_plane import Component, ControlPlane
-from seatrial.model.plan import NodeGroup, PodShape, Toleration, Workload
+from seatrial.model.plan import NodeGroup, PodShape, Setup, Toleration, Workload
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
@@ -199,7 +199,7 @@ def test_a_gang_becomes_a_pod_group_and_a_job_that_names_it() -> None:
 def test_the_control_plane_serves_pod_groups_and_schedules_them() -> None:
     named = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     plane = ControlPlane("", tuple(Component(name, Path("x")) for name in named), ())
-    amended = stacks.find("gang").real.amend(plane, {})
+    amended = stacks.find("gang").real.amend(plane, Setup("gang", "gang", ()))
     gates = {name: amended.component(name).value("--feature-gates") for name in named}
     assert amended.component("kube-apiserver").value("--runtime-config") == "scheduling.k8s.io/v1alpha2=true"
     assert all("GenericWorkload=true" in (value or "") for value in gates.values())

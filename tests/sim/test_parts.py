@@ -16,7 +16,7 @@ from seatrial.sim.goroutines import GoMutex, Goroutine, Goroutines, Signal
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.kubelets import RELIST, Kubelets
 from seatrial.sim.nodes import Nodes, nodes_to_find
-from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_MOST, UNSCHEDULABLE_LOOK, UNSCHEDULABLE_MOST, Queue
+from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_MOST, UNSCHEDULABLE_LOOK, UNSCHEDULABLE_MOST, SchedulingQueue
 
 GI = 1 << 30
 
@@ -190,9 +190,9 @@ def test_cached_scores_say_what_a_fresh_look_says(changes: list[tuple[int, int, 
         assert nodes.choose(shape) in (fits or [-1])
 
 
-def _queue() -> tuple[Kernel, Queue]:
+def _queue() -> tuple[Kernel, SchedulingQueue]:
     kernel = Kernel()
-    return kernel, Queue(kernel, lambda _pod, at: (at,), lambda: None)
+    return kernel, SchedulingQueue(kernel, lambda _pod, at: (at,), lambda: None)
 
 
 def test_a_failed_pod_waits_for_an_event_and_then_backs_off_longer_each_time() -> None:

@@ -209,4 +209,4 @@ def test_a_time_out_behind_the_head_of_a_strict_queue_names_the_head(place: Plac
     said = json.loads(trial.read_text())
     assert (said["timed_out"]["kind"], said["timed_out"]["workloads"]) == ("head of line", ["head-0"])
     assert said["timed_out"]["waiters"] == ["tail-0", "tail-1", "tail-2"]
-    assert "it asks for cpu 4 and cpu 2 is left of the quota" in said["detail"]
+    assert "it requests cpu 4 and cpu 2 is left of the quota" in said["detail"]

@@ -39,7 +39,7 @@ def test_make_hunt_draws_ten_times_as_many_cases_of_every_property(tmp_path: Pat
     folder.mkdir(parents=True)
     (folder / "test_draws.py").write_text(DRAWS)
     (tmp_path / "tests" / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow: x\n    local: x\n    xdist_group: x\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow: x\n    local: x\n")
     assert _drawn(tmp_path) == "drawn {'own': 14, 'usual': 100}"
     assert _drawn(tmp_path, "--hypothesis-profile", "hunt") == "drawn {'own': 140, 'usual': 1000}"
     assert "--hypothesis-profile hunt" in (ROOT / "Makefile").read_text()

@@ -82,7 +82,7 @@ def _misfits(occupancy: Occupancy) -> Audit:
         asked = int(occupancy.requests[row, occupancy.phase[pod]])
         left = int(occupancy.capacity[row, events.node[event]] - events.used[row, event]) + asked
         name = occupancy.resources[row]
-        why = f"it asks for {quantity(name, asked)} and {quantity(name, max(left, 0))} was left"
+        why = f"it requests {quantity(name, asked)} and {quantity(name, max(left, 0))} was left"
         examples.append(_pod(occupancy, pod, why))
     examples += [_pod(occupancy, pod, "labels or taints keep it off") for pod in kept_off[:EXAMPLES].tolist()]
     count = len(set(events.pod[too_much].tolist()) | set(kept_off.tolist()))

@@ -146,7 +146,7 @@ def compare_sides(
             notes.append(f"only {_who(side, first, second)} has {', '.join(alone[:MANY])}: left out")
     for side in sides:
         if any(run.trial.evidence == UNVERIFIED for run in side.runs):
-            notes.append(f"{_who(side, *sides)} is simulated by a model that was never held against the real stack")
+            notes.append(f"{_who(side, *sides)} is simulated by a model not checked against the real stack yet")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
     tested = _tested(first, second, named)
     wanted = [*tested, *(figure.name for figure in FIGURES.values() if figure.better and figure.name not in tested)]

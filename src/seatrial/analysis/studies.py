@@ -128,7 +128,7 @@ def _trials(out: Path, document: Mapping[str, Any]) -> tuple[tuple[TrialRecord, 
         try:
             trial = TrialRecord.open(directory, tables)
         except SetupProblem as problem:
-            notes.append(f"{name} is left out: {problem.message}")
+            notes.append(f"{name} is skipped: {problem.message}")
             continue
         trials.append(trial)
         notes += [f"{trial.name} is damaged: {what}" for what in trial.damage]

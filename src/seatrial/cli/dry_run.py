@@ -1,4 +1,4 @@
-"""`seatrial run --dry-run`: the trials of a scenario and what each would create. Nothing is started, asked or written."""
+"""`seatrial run --dry-run`: the trials of a scenario and what each would create. Nothing is started, contacted or written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def print_plan(trials: Sequence[Trial], console: Console) -> None:
 
     first = {trial.setup.name: trial for trial in reversed(trials)}
     for trial in reversed(first.values()):
-        nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes of its own"
+        nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes"
         print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}")
     columns = [
         Column("trial", [trial.name for trial in trials], left=True),
@@ -43,12 +43,12 @@ def _described(group: NodeGroup) -> str:
 
 
 def _objects(trial: Trial) -> str:
-    """`50 Job, 50 PodGroup, 1 ClusterQueue`; of a load that lasts for a time only what is known."""
+    """`50 Job, 50 PodGroup, 1 ClusterQueue`; requests of a timed phase are not counted."""
     counts: Counter[str] = Counter()
     open_ended: list[str] = []
     real = stacks.find(trial.setup.stack).real
     if trial.phases(Submit):
-        for manifest in real.prepare(trial.setup.settings, _capacity(trial.node_groups()), {}, "default"):
+        for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1
     for submit in trial.phases(Submit):
         for manifest in real.render(submit.workload(0, submit.sizes[0]), {}):

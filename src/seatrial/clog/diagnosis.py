@@ -24,16 +24,16 @@ UNKNOWN = "unknown"
 
 # Every kind with its meaning; docs/clogs.md and the report read this table.
 KINDS: Mapping[str, str] = {
-    GANG_DEADLOCK: "gangs hold part of what they need and wait for what the others hold",
-    NEVER_FITS: "it is larger than any node, than all nodes together, or than the quota",
-    AGGREGATE_ADMISSION: "the queue let it go by what the cluster has in all, yet its pods fit no node, or not enough nodes",
-    QUOTA_EXHAUSTED: "what holds the quota cannot finish, and nothing that waits fits into the rest",
-    HEAD_OF_LINE: "the first of the queue does not fit, and what waits behind it would",
+    GANG_DEADLOCK: "gangs hold part of the nodes they need and wait for nodes that the others hold",
+    NEVER_FITS: "the workload is larger than any node, than all nodes together, or than the quota",
+    AGGREGATE_ADMISSION: "the queue admitted the workload by the cluster's totals, but its pods fit on no node or on too few nodes",
+    QUOTA_EXHAUSTED: "the workloads that hold the quota cannot finish, and no waiting workload fits into the rest",
+    HEAD_OF_LINE: "the first workload of the queue does not fit, and workloads behind it would",
     CONTROLLER_DEAD: "a component died",
-    NOT_ACTING: "somebody could act and does not",
-    LIVELOCK: "the same workloads take turns in failing",
-    STILL_RUNNING: "what runs has not ended yet, and the rest waits for it; said of a wait whose time is up, never of a clog",
-    UNKNOWN: "nothing moves, and the state does not say why",
+    NOT_ACTING: "a component could act and does not",
+    LIVELOCK: "the same workloads fail in turn",
+    STILL_RUNNING: "running workloads have not ended yet, and the rest waits for them; only when a wait timed out",
+    UNKNOWN: "nothing moves, and the state does not explain it",
 }
 
 QUOTA = "quota"  # `where` of an edge that is about a queue and not about a node

@@ -4,9 +4,9 @@ The banker's algorithm: running workloads end and free their nodes; workloads th
 so on. A workload that finishes leaves at least the room it found, so the order does not matter, and the rest can never finish: the
 first of the rest would need its room while all others hold what they hold now. If some of the rest hold nodes, that is a knot.
 
-It is a proof only if nothing that was given is taken back. So every doubt counts as room: closed nodes may open again; pods that
-are not ours, or of finished workloads, will go; gangs of a lower priority than a waiting workload may be preempted; a queue admits
-everything; whatever is bound will run. `as_it_stands` drops these doubts, for an explanation when nothing moves. The caller must
+The proof holds only if nothing is taken back. So every doubt counts as room: closed nodes may open again; foreign pods and pods
+of finished workloads will leave; gangs of a lower priority than a waiting workload may be preempted; a queue admits everything;
+whatever is bound will run. `as_it_stands` drops these doubts, for an explanation when nothing moves. The caller must
 know of timeouts of the stack (a permit wait, an eviction) and of steps that add nodes or delete workloads: they are not seen here.
 """
 
@@ -71,7 +71,7 @@ def _knot(state: State, as_it_stands: bool) -> Diagnosis | None:
         return _never(state, grid, holding, others, empty, proven, can_finish) if holding else None
     core, gain = _core(grid, room, entangled)
     if not core:
-        return None  # it waits for what others than these workloads hold, who may go
+        return None  # other workloads, which may end, hold what it waits for
     return _deadlock(grid, room, core, gain, stuck, proven, can_finish)
 
 
@@ -194,17 +194,17 @@ def _deadlock(
     said = core if len(core) <= NAMED + 1 else core[:NAMED]
     holding = [f"{claim.name} holds {_what(claim)}" for claim in said]
     if len(said) < len(core):
-        holding.append(f"{len(core) - len(said)} more do likewise")
+        holding.append(f"{len(core) - len(said)} more do the same")
     least = min(grid.total(room, shape) for shape in {claim.shape for claim in core})
     closed = 0 if proven else sum(not node.open for node in grid.nodes)
     room_left = (
-        f"room for {some(least, 'more pod')}, too little for any of them" if least else "no room for one more pod"
+        f"room for {some(least, 'more pod')}, too little for any of them" if least else "no room for another pod"
     )
     sentences = [
         f"{'; '.join(holding)}.",
-        f"Together they hold {some(len(nodes), 'node')} ({quantities(held)}) and none of them gives back: "
-        f"when all else has ended there is {room_left}"
-        + (f", as long as {some(closed, 'node')} {'is' if closed == 1 else 'are'} closed." if closed else "."),
+        f"Together they hold {some(len(nodes), 'node')} ({quantities(held)}) and none releases them: "
+        f"even after all other work has ended there is {room_left}"
+        + (f", as long as {some(closed, 'node')} {'takes' if closed == 1 else 'take'} no pods." if closed else "."),
     ]
     if waiters:
         sentences.append(f"{listing(waiters)} {'waits' if len(waiters) == 1 else 'wait'} behind them.")
@@ -256,9 +256,9 @@ def _never(
         f"{listing([claim.name for claim in holding])} can never run: {first.name} needs {some(size, 'pod')} at once "
         f"({quantities(first.workload.shape.requests)} each) and the nodes have room for {empty[first.shape]} when empty. "
     )
-    behind = (f", and {listing([o.name for o in others])} {'waits' if len(others) == 1 else 'wait'} for that"
+    behind = (f", and {listing([o.name for o in others])} {'waits' if len(others) == 1 else 'wait'} behind"
               if others else "")  # fmt: skip
-    summary += f"What was given to them stays held: {some(len(nodes), 'node')}{behind}."
+    summary += f"They keep {some(len(nodes), 'node')}{behind}."
     edges = (
         Edge(claim.name, grid.nodes[node].name, claim.workload.shape.requests, other.name)
         for other in others

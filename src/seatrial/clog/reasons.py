@@ -22,13 +22,13 @@ from seatrial.model.units import SECOND, format_duration
 # What is said of a workload, by the component that should act on it and does not.
 REFUSED = "pods refused"  # the Job controller says why it creates none
 _UNDONE = {
-    QUEUE: "would fit, and the queue does not let {it} go",
-    PODS: "may run, and nobody creates {its} pods",
+    QUEUE: "would fit, and the queue does not admit {it}",
+    PODS: "may run, and the Job controller does not create {its} pods",
     REFUSED: "may run, and {its} pods cannot be created",
-    SCHEDULER: "{has} pods that wait although there is room for them, and the scheduler does not place them",
-    NODES: "{has} pods that are bound, and the nodes do not start them",
-    END: "{has} run {its} time, and {its} pods do not end",
-    COMPLETION: "{has} finished all {its} pods, and nobody completes {it}",
+    SCHEDULER: "{has} pods that would fit, and the scheduler does not place them",
+    NODES: "{has} bound pods that the nodes do not start",
+    END: "{has} run for {its} duration, and {its} pods do not end",
+    COMPLETION: "{has} finished all {its} pods, and the Job controller does not complete {it}",
 }
 _WORDS_SAID = 2  # quotations in a summary; the diagnosis carries them all
 
@@ -73,7 +73,7 @@ def _dead(situation: Situation) -> Diagnosis | None:
         return None
     left = situation.state.workloads
     said = "; ".join(quoted(text) for text in situation.dead[:_WORDS_SAID])
-    summary = f"A component died: {said}. {some(len(left), 'workload')} not over: {listing(situation.names(left))}."
+    summary = f"A component died: {said}. {some(len(left), 'workload')} not finished: {listing(situation.names(left))}."
     return Diagnosis(kinds.CONTROLLER_DEAD, summary, situation.names(left))
 
 
@@ -87,7 +87,7 @@ def _too_large(situation: Situation) -> Diagnosis | None:
         return None
     first = next((workload for workload in never if workload.admitted), never[0])
     released = situation.state.queued and first.admitted
-    can = "was let go by the queue, yet it can never run" if released else "can never run"
+    can = "was admitted by the queue, but can never run" if released else "can never run"
     summary = f"{first.name} {can}: {situation.too_large[first.number]}."
     if len(never) > 1:
         also = [workload.name for workload in never if workload is not first]
@@ -151,11 +151,9 @@ def _turns(situation: Situation) -> Diagnosis | None:
     now = knot(situation.state, as_it_stands=True)
     names = situation.names(turning) or tuple(sorted(situation.moving))
     quiet = f"in {_time(situation.quiet_ns)} " if situation.quiet_ns else ""
-    summary = f"{listing(names)} take turns in failing: {quiet}none of them got on."
+    summary = f"{listing(names)} fail in turn: {quiet}none of them made progress."
     if situation.releases:
-        summary += (
-            f" What they hold is taken from them after {_time(max(situation.releases))}, and then they begin again."
-        )
+        summary += f" They lose what they hold after {_time(max(situation.releases))}, and start over."
     for workload in turning:
         if workload.number in situation.too_large:
             summary += f" {workload.name} can never run: {situation.too_large[workload.number]}."
@@ -163,7 +161,7 @@ def _turns(situation: Situation) -> Diagnosis | None:
     if now:
         summary += f" At this moment {now.summary.partition('. ')[0]}."
     elif waiting:
-        summary += f" {some(len(waiting), 'more workload')} not over."
+        summary += f" {some(len(waiting), 'more workload')} not finished."
     return Diagnosis(
         kinds.LIVELOCK,
         summary,
@@ -210,7 +208,7 @@ def _why_not(situation: Situation, holders: Sequence[WorkloadState]) -> str:
         one = len(holders) == 1
         return f": {'it' if one else 'they'} {_undone(actors.most_common(1)[0][0], one)}"
     waiting = sum(missing(workload) for workload in holders)
-    return f": {some(waiting, 'pod')} of {'its' if len(holders) == 1 else 'theirs'} find no room" if waiting else ""
+    return f": {some(waiting, 'pod')} of {'its' if len(holders) == 1 else 'theirs'} fit nowhere now" if waiting else ""
 
 
 def _head_of_line(situation: Situation) -> Diagnosis | None:
@@ -226,7 +224,7 @@ def _head_of_line(situation: Situation) -> Diagnosis | None:
     left = situation.quota_left
     short = lacking(left, declared(head)) if left is not None else []
     if left is not None and short:
-        lacks = f"asks for {quantities(only(declared(head), short))} and {amounts_of(left, short)} is left of the quota"
+        lacks = f"requests {quantities(only(declared(head), short))} and {amounts_of(left, short)} is left of the quota"
     else:
         room = situation.room[situation.grid.shape(head.shape)]
         lacks = f"needs room for {some(missing(head), 'pod')} ({quantities(head.shape.requests)} each) and there is room for {room}"
@@ -294,7 +292,7 @@ def _nobody_acts(situation: Situation) -> Diagnosis | None:
     one = len(left) == 1
     if actor == PODS and _said(left):
         actor = REFUSED
-    what = _undone(actor, one) if actor else f"{'is' if one else 'are'} not over, and a component is in trouble"
+    what = _undone(actor, one) if actor else f"{'has' if one else 'have'} not ended, and a component reports trouble"
     quiet = f": nothing has moved for {_time(situation.quiet_ns)}" if situation.quiet_ns else ""
     summary = f"{listing(situation.names(left))} {what}{quiet}.{_words(words)}"
     named = {workload.number for workload in left}
@@ -309,10 +307,10 @@ def _unknown(situation: Situation) -> Diagnosis:
     holding = [workload for workload in workloads if workload.nodes]
     waiting = [workload for workload in workloads if not workload.nodes]
     quiet = f" for {_time(situation.quiet_ns)}" if situation.quiet_ns else ""
-    parts = [f"nothing has moved{quiet}, and the state does not say why"]
+    parts = [f"nothing has moved{quiet}, and the state does not explain it"]
     if holding:
         nodes = situation.places(holding)
-        parts.append(f"{doing(situation.names(holding), 'stands', 'stand')} on {some(len(nodes), 'node')}")
+        parts.append(f"{doing(situation.names(holding), 'holds', 'hold')} {some(len(nodes), 'node')}")
     if waiting:
         parts.append(doing(situation.names(waiting), "waits", "wait"))
     parts.append(f"free: {quantities(situation.free)}")
@@ -336,7 +334,7 @@ def _said(workloads: Sequence[WorkloadState]) -> tuple[str, ...]:
 
 
 def _words(words: Sequence[str]) -> str:
-    return f" It says: {'; '.join(quoted(text) for text in words[:_WORDS_SAID])}." if words else ""
+    return f" Messages: {'; '.join(quoted(text) for text in words[:_WORDS_SAID])}." if words else ""
 
 
 def _held(workloads: Sequence[WorkloadState]) -> dict[str, int]:

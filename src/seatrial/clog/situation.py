@@ -113,7 +113,7 @@ class Situation:
     def _why_never(self, workload: WorkloadState) -> str:
         asked, quota = declared(workload), self.state.quota
         if quota is not None and not workload.admitted and (short := lacking(quota, asked)):
-            return f"it asks for {quantities(only(asked, short))} in all and the queue admits at most {amounts_of(quota, short)}"
+            return f"it requests {quantities(only(asked, short))} in all and the queue admits at most {amounts_of(quota, short)}"
         shape = self.grid.shape(workload.shape)
         own = sum(not self.grid.allowed(shape)[node] for node in workload.nodes)  # stands where nothing more may go
         need = workload.size - workload.finished - own
@@ -133,15 +133,15 @@ class Situation:
             return "no node takes pods" if grid.nodes else "there are no nodes"
         if not allowed.any():
             off = self._kept_off(shape)
-            return f"it may stand on no node{off or f', and none would have room for a pod ({quantities(requests)}) either'}"
+            return f"it is allowed on no node{off or f', and none would have room for a pod ({quantities(requests)}) either'}"
         largest = self.largest(shape)
         short = lacking(largest, requests)
         if short:
-            where = f" that it may stand on ({self._groups(allowed)})" if not allowed[grid.open].all() else ""
-            why = f"a pod asks for {quantities(only(requests, short))} and the largest node{where} has {amounts_of(largest, short)}"
+            where = f" it is allowed on ({self._groups(allowed)})" if not allowed[grid.open].all() else ""
+            why = f"a pod requests {quantities(only(requests, short))} and the largest node{where} has {amounts_of(largest, short)}"
         else:
-            single = "no single node" if allowed[grid.open].all() else "no single node that it may stand on"
-            why = f"{single} has all that a pod asks for ({quantities(requests)})"
+            single = "no single node" if allowed[grid.open].all() else "no single node it is allowed on"
+            why = f"{single} has everything that a pod requests ({quantities(requests)})"
         return why + self._kept_off(shape)
 
     def _kept_off(self, shape: int) -> str:

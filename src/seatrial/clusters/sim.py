@@ -80,6 +80,7 @@ class SimCluster:
             trial.setup.client.rate,
             self._loaded.api if self._loaded else None,
             any(submit.gang for submit in trial.phases(Submit)),
+            trial.setup.fleet,
         )
         if self._loaded:
             self._loaded.join(self._sim)
@@ -168,10 +169,10 @@ class SimCluster:
 
     def state(self) -> State:
         quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
-        return dataclasses.replace(self._sim.state(), quota=quota)
+        return dataclasses.replace(self._sim.view.state(), quota=quota)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
-        return self._sim.holders()
+        return self._sim.view.holders()
 
     def at_rest(self) -> bool:
         return self._kernel.idle

@@ -61,7 +61,7 @@ class ExecPlugin:
     interactive: str
     folder: Path
     place: str
-    cluster: Mapping[str, Any] = field(default_factory=dict)  # passed to the plugin if it asks for it
+    cluster: Mapping[str, Any] = field(default_factory=dict)  # passed to the plugin if the plugin asks for it
 
     @classmethod
     def of(cls, section: Section, cluster: Mapping[str, Any]) -> ExecPlugin:

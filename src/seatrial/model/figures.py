@@ -157,7 +157,7 @@ _ENTRIES = (
     Figure("end_s", TIME, "s", "from the first submission to the end of the trial"),
     Figure("trial", TEXT, "", "name of the trial's directory", label=True),
     Figure("evidence", TEXT, "", "what the figures are of",
-           "`real` (real components), `verified model` (a model that was [held against them](fidelity.md)) or `unverified model`",
+           "`real` (real components), `verified model` (a model [checked against them](fidelity.md)) or `unverified model`",
            label=True),
     Figure("clog", TEXT, "", "kind of the clog that was diagnosed; empty if nothing clogged"),
     Figure("stalls", COUNT, "", "times at which no workload got on for 30 s or more although the trial went on",

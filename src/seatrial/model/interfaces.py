@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from seatrial.model.api_resource import Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.lifecycle import Stage
-from seatrial.model.plan import Amounts, Expectation, Trial, Workload
+from seatrial.model.plan import Amounts, Expectation, Setup, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.state import State, WorkloadState
 
@@ -42,13 +42,15 @@ class Tally:
 class Manifest:
     """One object to create. The cluster chooses the namespace.
 
-    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works.
+    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works. `check`
+    then looks at the object's status: the result is why the trial cannot run on this cluster, and a remedy.
     """
 
     resource: Resource
     name: str
     body: Mapping[str, Any]
     until: str = ""
+    check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +90,23 @@ class RealSide(Protocol):
     def signs(self) -> PresenceSigns | None:
         """None: nothing has to be installed."""
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:
-        """What our user must be allowed to do for this stack, beside what every trial needs."""
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        """What our user must be allowed to do for this set-up, beside what every trial needs."""
 
     def programs(self) -> Sequence[GoBinary]:
         """What has to be built for `local`, by `cluster build` and before a run."""
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
-        """The control plane of `local` with this stack in it."""
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
+        """The control plane of `local` with this stack in it. That of a kept cluster knows no fleet."""
 
-    def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str
+    def priority_classes(
+        self, setup: Setup, values: Sequence[int], labels: Mapping[str, str], *, preempt: bool
     ) -> Sequence[Manifest]:
-        """Objects the stack needs beside its processes (queues, quotas). Applied before the first workload, and again with the
-        new capacity whenever nodes come or go."""
+        """The classes by which workloads name these priorities. Without `preempt` their pods must not evict others."""
+
+    def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
+        """Objects the stack needs beside its processes (queues, quotas), by the set-up's settings and fleet. Applied before the
+        first workload, and again with the new capacity whenever nodes come or go."""
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The objects of a workload; all of them carry the labels."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from seatrial.model.fleet import Fleet
 from seatrial.model.selectors import Term
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Workload:
 
     A `gang` runs only while all its pods run. `declares`: what a queue is told per pod, if not what the pods request. `overlay`:
     more fields of the Job's manifest. An `interactive` workload stays until it is deleted, and is completed when it runs. `claim`:
-    spec of a PersistentVolumeClaim of its own.
+    spec of a PersistentVolumeClaim of its own. `queue`: of the fleet; empty where it has none. `class_name`: figures are grouped by
+    it; empty: the phase. After an eviction a workload starts again: at its last `checkpoint` (how often one is made; 0: never).
     """
 
     name: str
@@ -117,6 +119,9 @@ class Workload:
     overlay: Mapping[str, Any] | None = None
     interactive: bool = False
     claim: Mapping[str, Any] | None = None
+    queue: str = ""
+    class_name: str = ""
+    checkpoint: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +218,7 @@ class Setup:
     priority_levels: tuple[FlowObject, ...] = ()
     flow_schemas: tuple[FlowObject, ...] = ()
     delay: Delay | None = None
+    fleet: Fleet = field(default_factory=Fleet)
 
 
 @dataclass(frozen=True, slots=True)

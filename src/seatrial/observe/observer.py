@@ -43,6 +43,7 @@ class Observer:
         self.alive = 0  # last heartbeat of this process; 0 without heartbeats
         self.doubt = 0  # possible error in ms of what is observed now: after a gap, or in a list
         self.early: dict[str, list[Callable[[], None]]] | None = None  # events of unknown workloads, if kept
+        self._evictions: set[tuple[int, str]] = set()  # workload and key of those that were recorded
         self._number = ledger.number
         self._at = [array("q") for _ in ledger.stages]
         self._of_pods = [n for n, stage in enumerate(ledger.stages) if stage.of == "pod"]
@@ -121,6 +122,31 @@ class Observer:
             stays = stage == "running" and workload in self.interactive
             if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
                 self.workload(workload, "completed", stamp, source, said)
+
+    def evict(
+        self, name: str, reason: str, stamp: int, by: str = "", message: str = "", key: str = "", said: str | None = "",
+    ) -> None:  # fmt: skip
+        """Records that a workload lost its place, to the workload `by`; once per key, which is also in later events. `said` is the
+        object's own timestamp: where this process may have seen it late, it is nearer to the truth."""
+        workload = self.workloads.get(name)
+        if workload is None:
+            self._keep(name, lambda: self.evict(name, reason, stamp, by, message, key, said))
+        elif not key or (workload, key) not in self._evictions:
+            self._evictions.add((workload, key))
+            self.ledger.evict(self._began(stamp, said), workload, reason, self.workloads.get(by, -1), message, key)
+
+    def readmit(self, name: str, stamp: int, key: str = "", said: str | None = "") -> None:
+        """Records that a workload has a place; only one that was evicted lacked it."""
+        workload = self.workloads.get(name)
+        if workload is None:
+            self._keep(name, lambda: self.readmit(name, stamp, key, said))
+        elif workload in self.ledger.evicted:
+            self.ledger.readmit(self._began(stamp, said), workload, key)
+
+    def _began(self, stamp: int, said: str | None) -> int:
+        if not self.doubt or not said:
+            return stamp - self.epoch
+        return min(stamp - self.epoch, time_sources.said(said)[0] - self.wall_epoch)
 
     def pod_gone(self, name: str, stamp: int) -> None:
         """Records a deleted pod: lost unless it has finished or its workload has completed."""

@@ -16,6 +16,7 @@ FORMATS = ("png", "svg", "pdf")
 # In a trial's directory.
 TRIAL, SUBMITTED = "trial.json", "submitted.jsonl"
 OBSERVED, OBSERVED_PODS, OBSERVED_NODES = "observed.parquet", "pods.parquet", "nodes.txt"
+EVICTIONS = "evictions.parquet"  # only where there are any
 REQUESTS, METRICS, STARTS = "requests.parquet", "metrics.parquet", "starts.parquet"
 
 _FILES = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
+from seatrial.record.evictions import eviction_line, readmission_line
 from seatrial.record.segments import RECORD, Segment
 
 _pack = RECORD.pack
@@ -56,6 +57,9 @@ class Ledger:
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
         self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
+        self.evicted: set[int] = set()  # workloads that lost their place and have none yet
+        self.evictions = 0
+        self._eviction_lines = bytearray()
         self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
         self._tell: Callable[[int], None] = lambda _: None
 
@@ -141,6 +145,21 @@ class Ledger:
             if self._left[stage][workload] > 0:
                 self._left[stage][workload] += 1
 
+    def evict(self, at: int, workload: int, reason: str, by: int = -1, message: str = "", key: str = "") -> None:
+        """The workload lost its place (its pods are lost one by one, by `lose_pod`). `reason`: of model.fleet.REASONS; `by`: the
+        workload that gets its place; `message`: in the stack's words; `key`: tells this eviction from others of the workload."""
+        self.evicted.add(workload)
+        self.evictions += 1
+        self._began_again.add(workload)
+        self._eviction_lines += eviction_line(at, workload, reason, by, message, key)
+        self.touched = max(self.touched, at)
+
+    def readmit(self, at: int, workload: int, key: str = "") -> None:
+        """A workload that was evicted has a place again."""
+        self.evicted.discard(workload)
+        self._eviction_lines += readmission_line(at, workload, key)
+        self.touched = max(self.touched, at)
+
     def achieved(self, at: int) -> None:
         """Progress without a stage change; resets the clog timer."""
         self.last = max(self.last, at)
@@ -225,6 +244,9 @@ class Ledger:
         if self._records:
             self.segment.write("observed", self._records)
             self._records = bytearray()
+        if self._eviction_lines:
+            self.segment.write("evictions", self._eviction_lines)
+            self._eviction_lines = bytearray()
 
     def close(self) -> None:
         """Flushes, and closes the segment."""

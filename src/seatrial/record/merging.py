@@ -19,6 +19,7 @@ import polars as pl
 
 from seatrial.model.lifecycle import FINISHED, LOST, Stage
 from seatrial.model.units import MILLISECOND
+from seatrial.record.evictions import merge_evictions
 from seatrial.record.locks import is_locked
 from seatrial.record.segments import Observations, read_segment, remove_segment, sealed, write_sealed, writers
 
@@ -82,7 +83,8 @@ def merge(parts: Sequence[Observations], stages: Sequence[Stage], errors: Sequen
         for part, pods_of in zip(parts, numbered, strict=True)
     )
     best = _best(observed.with_columns(error_of(errors).alias("error")), nodes)
-    return Observations(_without_mistaken_losses(best, stages).cast(_SCHEMA), pods, nodes)
+    evictions = merge_evictions([part.evictions for part in parts])
+    return Observations(_without_mistaken_losses(best, stages).cast(_SCHEMA), pods, nodes, evictions)
 
 
 def _joined_pods(parts: Sequence[Observations]) -> tuple[pl.DataFrame, list[pl.DataFrame]]:

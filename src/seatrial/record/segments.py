@@ -16,20 +16,21 @@ import os
 import struct
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from seatrial.record.evictions import NO_EVICTIONS, read_lines
 from seatrial.record.files import AppendOnly, atomic_write
-from seatrial.record.layout import OBSERVED, OBSERVED_NODES, OBSERVED_PODS
+from seatrial.record.layout import EVICTIONS, OBSERVED, OBSERVED_NODES, OBSERVED_PODS
 
 RECORD = struct.Struct("<qihhii")  # at, object, stage, source, node, detail
 DTYPE = np.dtype(
     [("at_ns", "<i8"), ("object", "<i4"), ("stage", "<i2"), ("source", "<i2"), ("node", "<i4"), ("detail", "<i4")]
 )
-KINDS = ("observed", "pods", "nodes")
+KINDS = ("observed", "pods", "nodes", "evictions")
 FEW = 200  # lines for which Python is quicker than an expression
 
 
@@ -40,6 +41,7 @@ class Observations:
     observed: pl.DataFrame
     pods: pl.DataFrame
     nodes: list[str]
+    evictions: pl.DataFrame = field(default_factory=lambda: NO_EVICTIONS)
 
 
 def writer_name() -> str:
@@ -56,7 +58,7 @@ class Segment:
         fcntl.flock(self._files["observed"].descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, kind: str, data: bytes | bytearray) -> None:
-        """Appends to the file of a kind: observed, pods or nodes."""
+        """Appends to the file of a kind (`KINDS`)."""
         self._files[kind].append(data)
 
     def close(self) -> None:
@@ -83,18 +85,21 @@ def sealed(directory: Path) -> Observations | None:
     pods = pl.read_parquet(directory / OBSERVED_PODS, glob=False)
     if "uid" not in pods.columns:  # of an earlier version
         pods = pods.with_columns(pl.lit("").alias("uid"))
-    return Observations(observed, pods, nodes)
+    evictions = pl.read_parquet(directory / EVICTIONS, glob=False) if (directory / EVICTIONS).exists() else NO_EVICTIONS
+    return Observations(observed, pods, nodes, evictions)
 
 
 def read_segment(directory: Path, writer: str) -> Observations | None:
     """What a process has written so far, without a torn tail; None if it was sealed meanwhile. Names are read last, as they are
     written before the records that use them."""
-    data, pods, nodes = (_read(directory / f"{kind}-{writer}.seg") for kind in KINDS)
+    data, pods, nodes, evictions = (_read(directory / f"{kind}-{writer}.seg") for kind in KINDS)
     if data is None:
         return None
     records = np.frombuffer(data[: len(data) // DTYPE.itemsize * DTYPE.itemsize], dtype=DTYPE)
     observed = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in DTYPE.names or ()})
-    return Observations(observed, _pods(_lines(pods or b"")), _lines(nodes or b""))
+    return Observations(
+        observed, _pods(_lines(pods or b"")), _lines(nodes or b""), read_lines(_lines(evictions or b""))
+    )
 
 
 def writers(directory: Path) -> list[str]:
@@ -115,6 +120,9 @@ def write_sealed(directory: Path, part: Observations) -> None:
         part.pods.write_parquet(path, compression="lz4", statistics=False)
     with atomic_write(directory / OBSERVED_NODES) as path:
         path.write_text("".join(f"{name}\n" for name in part.nodes))
+    if part.evictions.height:
+        with atomic_write(directory / EVICTIONS) as path:
+            part.evictions.write_parquet(path, compression="lz4", statistics=False)
     with atomic_write(directory / OBSERVED) as path:
         part.observed.write_parquet(path, compression="lz4", statistics=False)
 

@@ -21,8 +21,9 @@ from seatrial.record.layout import SUBMITTED
 SMALL = 1 << 16  # bytes of submitted.jsonl, some 600 workloads
 _SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
-    "refused": pl.String, "error_ns": pl.Int64,
+    "refused": pl.String, "error_ns": pl.Int64, "queue": pl.String, "class": pl.String, "priority": pl.Int32,
 }  # fmt: skip
+_ATTRIBUTES = {"class": "class_name"}  # columns whose name is a keyword
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -35,6 +36,9 @@ class _Line(msgspec.Struct, omit_defaults=True):
     at_ns: int
     refused: str = ""  # why the server did not take it
     error_ns: int = 0  # how far `at_ns` may be off
+    queue: str = ""
+    class_name: str = msgspec.field(default="", name="class")  # empty: the phase
+    priority: int = 0
 
 
 class SubmittedLine(msgspec.Struct):
@@ -47,6 +51,9 @@ class SubmittedLine(msgspec.Struct):
     at_ns: int
     refused: str | None = None
     error_ns: int | None = None
+    queue: str | None = None
+    class_name: str | None = msgspec.field(default=None, name="class")
+    priority: int | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -65,7 +72,7 @@ class Submissions:
         """The line of one workload that was sent at `at`, nanoseconds since the trial's epoch."""
         line = _Line(
             workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at, refused,
-            error,
+            error, workload.queue, workload.class_name, workload.shape.priority,
         )  # fmt: skip
         self._lines.append(self._encode(line))
         if len(self._lines) >= 4096:
@@ -202,7 +209,10 @@ def _small(lines: bytes) -> pl.DataFrame:
     except msgspec.MsgspecError:
         return pl.read_ndjson(lines, schema=_SCHEMA)
     return pl.DataFrame(
-        [pl.Series(name, [getattr(line, name) for line in read], dtype=kind) for name, kind in _SCHEMA.items()]
+        [
+            pl.Series(name, [getattr(line, _ATTRIBUTES.get(name, name)) for line in read], dtype=kind)
+            for name, kind in _SCHEMA.items()
+        ]
     )
 
 

@@ -1,1 +1,1 @@
-"""What people look at: the table on the terminal, pictures, progress. It reads only the study directory."""
+"""Output for people: terminal, pictures, page, progress. It reads only the study directory."""

@@ -1,7 +1,7 @@
-"""The figures that a scenario names as its answer (`answer: [...]`), for every set-up: what page and terminal begin with.
+"""The figures that a scenario names as its answer (`answer: [...]`), for every set-up; page and terminal begin with them.
 
-A figure that stands for a load as a whole may say nothing about the question. With Priority & Fairness on, the p99 of all requests
-is 16 times as long, because the load waits instead of being rejected; what was asked is how many requests of nodes were.
+A figure of the whole load may not answer the question: with Priority & Fairness on, the p99 of all requests is 16 times as long,
+because the load waits instead of being rejected; the scenario asks how many requests of nodes were rejected.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class AnswerFigure:
     group: Group
     figure: str
     spread: Spread | None
-    doubtful: bool  # its runs cannot vouch for it
+    doubtful: bool  # its runs are not to be trusted for this figure
 
     @property
     def shown(self) -> str:
-        """The figure with its unit; marked with `!` where it is doubtful."""
+        """The figure with its unit; marked with `!` if doubtful."""
         mark = "! " if self.doubtful else ""
         return f"{mark}{'–' if self.spread is None else amount(self.figure, self.spread)}"
 
 
 def with_answers(study: Study) -> list[Figures]:
-    """The rows of the summary, with those figures of the answer that are no columns of it."""
+    """The rows of the summary, with the figures of the answer that are not columns of it."""
     more = [name for name in study.answer if "(" in name]
     if not more:
         return list(study.rows)
@@ -43,7 +43,7 @@ def with_answers(study: Study) -> list[Figures]:
 
 
 def answers(study: Study, groups: Sequence[Group]) -> dict[str, list[AnswerFigure]]:
-    """Figure → its answer by every group; without figures that nobody has."""
+    """Figure → its answer for every group; without figures that no group has."""
     trials = {trial.name: trial for trial in study.trials}
     found = {figure: [_answer(group, figure, trials) for group in groups] for figure in study.answer}
     return {figure: of for figure, of in found.items() if any(one.spread for one in of)}
@@ -55,7 +55,7 @@ def _answer(group: Group, name: str, trials: Mapping[str, TrialRecord]) -> Answe
 
 
 def amount(name: str, spread: Spread) -> str:
-    """With its unit, and its deviation where there are repeats."""
+    """With its unit, and its deviation if there are repeats."""
     figure = find(name)
     if figure.kind == RATIO:
         return f"{spread.mean:.1%}"

@@ -52,7 +52,7 @@ def load_figure(study: Study) -> Any | None:
     if axis is not None:
         axis.set_xlabel("seconds since the first request of the trial")
     runs = f"{len(trials)} runs" if len(trials) > 1 else "one run"
-    about = f"{runs}; thin lines are runs, thick ones their mean; right: the mean of a run, and its difference"
+    about = f"{runs}; thin lines: runs; thick lines: their mean; right: the mean of a run, and its difference"
     title = f"{short(study.name)} on {study.on}: the API server under load"
     head(figure, height, title, [about], setups=setups, doubtful=doubtful)
     return figure
@@ -88,7 +88,7 @@ def _draw(axis: Any, curves: dict[str, list[Curve]], setups: Sequence[str]) -> N
 
 
 def _thinned(at: Any, value: Any) -> Curve:
-    """Means of neighbours where there are more points than can be seen."""
+    """Means of neighbours if there are more points than pixels."""
     if len(at) <= POINTS:
         return at, value
     pieces = [piece for piece in np.array_split(np.arange(len(at)), POINTS) if len(piece)]
@@ -96,7 +96,7 @@ def _thinned(at: Any, value: Any) -> Curve:
 
 
 def _say(axis: Any, found: Sequence[Difference]) -> None:
-    """Beside the curves: what the table says about this measurement."""
+    """Prints the table's row of this measurement beside the curves."""
     lines = []
     for one in found[:3]:
         percent = "" if one.percent is None else f" ({signed_percent(one.percent)} %)"

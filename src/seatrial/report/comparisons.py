@@ -45,24 +45,24 @@ def headline(comparison: SideComparison) -> str:
         return "the same in all runs"
     if any(found.p is not None or found.ratio is not None for found in tested):
         return "too few runs to tell a difference from noise"
-    return "nothing that can be compared"
+    return "no comparable figures"
 
 
 def method(comparison: SideComparison) -> str:
     """How many runs were compared, and by which test."""
     first, second = (len(side.runs) for side in (comparison.first, comparison.second))
     if first == second == 1:
-        return "one run each: no repeats, so nothing says what is noise"
-    how = "sides exchanged within pairs of equal seed" if comparison.paired else "runs dealt out anew"
+        return "one run each: without repeats the noise is unknown"
+    how = "sides swapped within pairs of equal seed" if comparison.paired else "runs shuffled"
     tested = sum(found.corrected_p is not None for found in comparison.tested)
     return (
         f"{first} against {second} runs; permutation test over runs ({how}), verdicts at {ALPHA:.0%} after Holm's correction "
-        f"for {tested} figures; intervals each for itself"
+        f"for {tested} figures; intervals uncorrected"
     )
 
 
 def table(comparison: SideComparison, everything: bool = False) -> tuple[list[str], list[tuple[list[str], bool]]]:
-    """Headings, and rows of cells with whether the figure differs. Cells of params stand below their figure."""
+    """Headings, and rows of cells with whether the figure differs. Rows of params follow their figure."""
     first, second = names(comparison)
     rows: list[tuple[list[str], bool]] = []
     for place, found in enumerate(comparison.found):
@@ -159,7 +159,7 @@ def _markdown(comparison: SideComparison, everything: bool) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Names come from elsewhere: nothing in them is markup."""
+    """Escapes Markdown: names come from clusters and files."""
     plain = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~" else sign for sign in plain)
 
@@ -209,7 +209,7 @@ def write_picture(comparisons: Sequence[SideComparison], path: Path) -> Path:
         height = sum(heights) + 0.8
         canvas = Canvas(figsize=(7.2, height))
         canvas.text(
-            0.02, 1 - 0.12 / height, "How much more or less, by ratio", fontsize=12, fontweight="bold", va="top"
+            0.02, 1 - 0.12 / height, "Ratio of the second side to the first", fontsize=12, fontweight="bold", va="top"
         )
         grid = canvas.subplots(
             len(comparisons), 1, squeeze=False, sharex=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.record.files import atomic_write
 
-# Okabe and Ito: told apart by all kinds of colour vision; the marker says the same once more, for print.
+# Okabe and Ito: distinct for all kinds of colour vision; markers repeat the distinction for print.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442", "#999999")
 MARKERS = "osD^vPX<>"
 ACROSS = 6  # names in a row of the legend
@@ -39,7 +39,7 @@ def short(name: str, most: int = 40) -> str:
 
 
 def marked(setups: Sequence[str], doubtful: Sequence[str], most: int = 30) -> list[str]:
-    """Names for a picture; an exclamation mark before those that are not to be trusted."""
+    """Names for a picture; `!` before those that are not to be trusted."""
     return [f"! {short(name, most)}" if name in doubtful else short(name, most) for name in setups]
 
 

@@ -1,4 +1,4 @@
-"""Times as people say them: milliseconds, seconds, and from an hour on hours. Tables for programs stay in seconds."""
+"""Durations for people: milliseconds, seconds, and hours from an hour on. Tables for programs stay in seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ HOUR = 3600.0
 
 
 def lasting(seconds: float, deviation: float | None = None, decimals: int | None = None) -> str:
-    """`26.4 ms`, `12.3 ± 0.4 s`, `12 h 03 m`; with so many decimals of a second, or three digits."""
+    """`26.4 ms`, `12.3 ± 0.4 s`, `12 h 03 m`; with `decimals` of a second, or three digits."""
     size = abs(seconds)
     if size >= HOUR - 0.5:
         beside = "" if deviation is None else f" ± {_hours(deviation) if deviation >= 60 else f'{deviation:.0f} s'}"
@@ -21,7 +21,7 @@ def lasting(seconds: float, deviation: float | None = None, decimals: int | None
 
 
 def clock(seconds: float, decimals: int, deviation: float | None = None, plus_minus: str = "±") -> str:
-    """The same for a column of a table whose heading says that times are in seconds: only hours have their unit."""
+    """The same for a column in seconds: only hours have a unit."""
     if abs(seconds) >= HOUR - 0.5:
         return lasting(seconds, deviation).replace("±", plus_minus)
     return f"{seconds:,.{decimals}f}{'' if deviation is None else f' {plus_minus} {deviation:,.{decimals}f}'}"

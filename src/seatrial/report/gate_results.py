@@ -14,11 +14,11 @@ from seatrial.report.comparisons import escaped
 from seatrial.report.text_tables import CONTROL, print_line
 
 SIGNS = {HOLDS: "✅", OPEN: "⚠️", FAILS: "❌", SKIPPED: "⏭️"}
-NAMED = 50  # in a summary; a failing gate of a thousand trials is one thing to know
+NAMED = 50  # verdicts in a summary
 
 
 def print_gates(verdicts: Sequence[Verdict], console: Console) -> None:
-    """What does not hold, and what passed only because of noise or was not judged."""
+    """Prints gates that fail, pass only within noise, or were not judged."""
     for verdict in verdicts:
         if verdict.state != HOLDS:
             line = f"{verdict.where}: {verdict.short}" if verdict.short else verdict.line
@@ -50,14 +50,14 @@ def write_junit(verdicts: Sequence[Verdict], study: Study, path: Path) -> Path:
 
 
 def add_summary(verdicts: Sequence[Verdict], study: Study, path: Path) -> Path:
-    """Appended: `$GITHUB_STEP_SUMMARY` may hold what other commands wrote."""
+    """Appends: `$GITHUB_STEP_SUMMARY` may have output of other commands."""
     with path.open("a", encoding="utf-8") as file:
         file.write(summary(verdicts, study))
     return path
 
 
 def summary(verdicts: Sequence[Verdict], study: Study) -> str:
-    """A short table: what does not simply hold, and how many do."""
+    """A short table: gates that do not simply hold, and the number that do."""
     counts = {state: sum(verdict.state == state for verdict in verdicts) for state in SIGNS}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no gates"
     sign = SIGNS[FAILS if counts[FAILS] else OPEN if counts[OPEN] else HOLDS]
@@ -78,5 +78,5 @@ def _row(verdict: Verdict) -> str:
 
 
 def _xml(text: str) -> str:
-    """XML has no place for control characters, not even escaped."""
+    """Replaces control characters, which XML forbids even escaped."""
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,8 +1,7 @@
-"""Trials side by side: those that differ only in their repeat are one row, with a mean and a spread.
+"""Repeats of a set-up as one row, with mean and spread.
 
-Two things must never happen here. A set-up in which a repeat did not complete must not look fast: it has no mean total
-and no percentiles, only how many of its repeats completed. And a trial that found its own figures not to be trusted
-must not be averaged in silently: it is left out where there are others, and marked in any case.
+A set-up with an incomplete repeat must not look fast: it has no mean total and no percentiles, only the number of completed
+repeats. A trial that is not to be trusted must not enter a mean silently: it is left out if there are others, and always marked.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from seatrial.analysis.trial_figures import Figures
 from seatrial.model.figures import COMPLETION, FIGURES, find
 from seatrial.record.trial_record import UNVERIFIED
 
-NOT_HELD = "simulated by a model that was never held against the real stack"
+NOT_CHECKED = "simulated by a model not checked against the real stack yet"
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class Group:
 
     @property
     def completed(self) -> int:
-        """Repeats that ended as they should."""
+        """Repeats that completed."""
         return sum(ended_well(row) for row in self.rows)
 
     @property
     def trusted(self) -> tuple[Figures, ...]:
-        """The repeats that count: the valid ones, or all where none is."""
+        """The repeats that count: the valid ones, or all if none is valid."""
         return tuple(row for row in self.rows if row["valid"]) or self.rows
 
     @property
@@ -61,7 +60,7 @@ class Group:
         return not all(row["valid"] for row in self.rows)
 
     def of(self, name: str) -> Spread | None:
-        """A figure over the repeats; None for one that would flatter a set-up that did not complete (`figures.COMPLETION`)."""
+        """A figure over the repeats; None if it would flatter a set-up that did not complete (`figures.COMPLETION`)."""
         if COMPLETION in find(name).needs and self.completed < len(self.rows):
             return None
         return spread([value for row in self.trusted if isinstance(value := row.get(name), int | float)])
@@ -72,7 +71,7 @@ class Group:
 
 
 def ended_well(row: Figures) -> bool:
-    """Everything completed; where nothing was to be submitted (only requests were sent), that the steps did."""
+    """Every workload completed; without workloads (only requests), the steps did."""
     return row["total_s"] is not None or (row["outcome"] == "completed" and not row["workloads"])
 
 

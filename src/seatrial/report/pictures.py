@@ -19,7 +19,7 @@ from seatrial.report.step_pictures import write_step_pictures
 
 
 def write_pictures(study: Study, kind: str = "png") -> list[Path]:
-    """Writes the pictures of the study; those there is nothing to show in are left out."""
+    """Writes the pictures of the study that have something to show."""
     out = study.out
     written = write_step_pictures(study, kind)
     with our_style():
@@ -36,7 +36,7 @@ def write_pictures(study: Study, kind: str = "png") -> list[Path]:
 
 
 def _totals_figure(study: Study, groups: Sequence[Group]) -> Any | None:
-    """Total time over the parameter, where exactly one varies and it is a number."""
+    """Total time over the parameter, if exactly one varies and is a number."""
     from matplotlib.figure import Figure
 
     name = next(iter(groups[0].params)) if groups and len(groups[0].params) == 1 else None
@@ -72,7 +72,7 @@ def _totals_figure(study: Study, groups: Sequence[Group]) -> Any | None:
 
 
 def _ticks(axis: Any, values: Sequence[float]) -> None:
-    """Ticks where points are, as far as their labels have room; a logarithmic axis for what spans decades."""
+    """Ticks at the points, as far as labels fit; a logarithmic axis for values that span decades."""
     if values[0] > 0 and values[-1] / values[0] >= 200:
         axis.set_xscale("log")
         scaled = [math.log(value) for value in values]

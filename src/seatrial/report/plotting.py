@@ -1,7 +1,6 @@
 """`seatrial plot`: tables and one picture of a study, finished or not.
 
-Workloads with impossible times are listed with the reason and left out of the picture unless asked for; the tables have all
-workloads.
+Workloads with impossible times are listed with the reason and left out of the picture by default; the tables have all workloads.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from seatrial.report.step_pictures import write_step_pictures
 
 @dataclass(frozen=True)
 class Choice:
-    """Which workloads a picture is of: the first `head` and the last `tail` of each trial (0: all)."""
+    """The workloads in a picture: the first `head` and the last `tail` of each trial (0: all)."""
 
     head: int = 0
     tail: int = 0
@@ -46,7 +45,7 @@ class Choice:
 
 @dataclass
 class Plotted:
-    """What `seatrial plot` wrote, and what it has to say of it."""
+    """What `seatrial plot` wrote, and its messages."""
 
     files: list[Path]
     errors: pl.DataFrame  # trial, workload, reason
@@ -63,12 +62,12 @@ def plot(out: Path, which: str, kind: str, choice: Choice) -> Plotted:
     picked = with_workloads(study, choice, errors)
     drawn = write_step_pictures(picked, kind, [which], _said(study, choice, errors.height))
     if not drawn:
-        notes.append("nothing is drawn: no workload has been seen to reach anything yet")
+        notes.append("nothing is drawn: no workload has reached a stage yet")
     return Plotted([*files, out / ERRORS, *drawn], errors, [*notes, *study.notes])
 
 
 def errors_of(study: Study, choice: Choice) -> tuple[pl.DataFrame, list[str]]:
-    """The workloads among those chosen that have impossible times, and what is to be said of the choice."""
+    """The chosen workloads with impossible times, and messages about the choice."""
     tables = [pl.DataFrame(schema=dict.fromkeys(["trial", "workload", "reason"], pl.String))]
     notes: list[str] = []
     for trial in study.trials:
@@ -92,14 +91,14 @@ def with_workloads(study: Study, choice: Choice, errors: pl.DataFrame) -> Study:
 
 
 def by_reason(errors: pl.DataFrame) -> Sequence[tuple[str, int, str]]:
-    """Reasons without their figures, how many workloads each has, and one of them."""
+    """Reasons without their figures, each with the number of workloads and an example."""
     bare = pl.col("reason").str.replace_all(r"[\d.]+ s ", "").alias("kind")
     counts = errors.group_by(bare, maintain_order=True).agg(pl.len().alias("count"), pl.col("workload").first())
     return list(counts.sort("count", descending=True, maintain_order=True).iter_rows())
 
 
 def _said(study: Study, choice: Choice, errors: int) -> list[str]:
-    """In the picture: what was picked, and how well its times are known."""
+    """Lines in the picture: the chosen workloads, and the precision of their times."""
     largest = max((int(trial.document.get("submitted") or 0) for trial in study.trials), default=0)
     cut = (choice.head or choice.tail) and (not largest or choice.head + choice.tail < largest)
     phases = dict.fromkeys(name for trial in study.trials for name in trial.phases)
@@ -119,7 +118,7 @@ def _beyond(choice: Choice, seen: Lifecycle) -> list[str]:
     there = seen.workloads.height
     asked = {"--head": choice.head, "--tail": choice.tail}
     return [
-        f"{seen.trial.name}: {option} {count} is more than the {there} workloads there are: all are taken"
+        f"{seen.trial.name}: {option} {count} is more than the {there} workloads of the trial: all are drawn"
         for option, count in asked.items()
         if count > there
     ]

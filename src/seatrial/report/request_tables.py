@@ -70,9 +70,7 @@ def _print_identities(console: Console, trials: Sequence[TrialRecord]) -> None:
         ),
     ]
     print_line(console, "")
-    print_line(
-        console, "requests, the mean of a run; p50, p99: of those answered well, from when they were due", "bold"
-    )
+    print_line(console, "requests: mean of a run; p50, p99: of successful requests, from when they were due", "bold")
     print_columns(
         console, columns, [not (line.means["rejected"] or line.means["errors"] or line.doubtful) for line in lines]
     )
@@ -109,7 +107,7 @@ def _print_differences(console: Console, found: Sequence[Difference]) -> None:
 
 
 def params_column(params: Sequence[str]) -> list[Column]:
-    """Nothing where no param varies."""
+    """No column if no param varies."""
     return [Column("\nwith", params, left=True)] if any(params) else []
 
 

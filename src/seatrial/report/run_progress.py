@@ -1,7 +1,7 @@
-"""Progress of a running study, for people who wait for it and for logs.
+"""Progress of a running study on stderr.
 
-On a terminal a few rows that are redrawn and removed at the end (only what went wrong stays); elsewhere one plain line per
-finished trial, and a status line every few seconds. It writes to stderr: stdout is for results only.
+On a terminal a few rows are redrawn and removed at the end (failures stay); elsewhere one plain line per finished trial, and a
+status line every few seconds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rich.text import Text
 from seatrial.report.durations import lasting, roughly
 from seatrial.report.text_tables import print_line, printable
 
-FIRST_STATUS_S = 2.0  # nobody needs to be told what takes less
+FIRST_STATUS_S = 2.0  # shorter times are not printed
 STATUS_EVERY_S = 5.0
-LEAST = 0.05  # of a trial: with less done nothing is foretold
+LEAST = 0.05  # of a trial: no estimate before this share is done
 REDRAWS_PER_S = 8
-ALMOST = 0.95  # of a trial: what its time alone can say
+ALMOST = 0.95  # of a trial: the most that elapsed time alone can claim
 ROWS = 6  # running trials shown at a time
 
 
@@ -71,7 +71,7 @@ class _RunningTrial:
     requests: int = 0
 
     def __str__(self) -> str:
-        """How far it is; empty before it has begun."""
+        """Workloads completed; empty before the trial began."""
         parts = [f"{self.completed} of {self.of} completed"] if self.of else []
         return ", ".join(parts + ([f"{self.requests:,} requests"] if self.requests else []))
 
@@ -101,14 +101,14 @@ class Progress(LiveView):
         self._status()
 
     def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int = 0) -> None:
-        """How far a trial is."""
+        """The progress of a trial."""
         if (running := self._running.get(trial)) is not None:
             running.submitted, running.completed, running.of, running.virtual_s = submitted, completed, of, virtual_s
             running.requests = requests
             self._status()
 
     def ended(self, trial: str, outcome: str, figures: Mapping[str, float | str | None] | None = None) -> None:
-        """A trial is over; prints a line where it is not shown live, or where something went wrong."""
+        """A trial ended; prints a line if the view is not live, or if the trial failed."""
         running = self._running.pop(trial, None)
         self._ended += 1
         seconds = self._clock() - running.since if running else 0.0
@@ -140,7 +140,7 @@ class Progress(LiveView):
         return f"[{place}] {name}: {', '.join(parts)}"
 
     def _status(self) -> None:
-        """Prints what runs, if nothing was printed for a while; not on a live terminal."""
+        """Prints a status line if nothing was printed for a while; not on a live terminal."""
         if self.live or (now := self._clock()) - self._spoke < STATUS_EVERY_S:
             return
         self._spoke = now
@@ -154,8 +154,7 @@ class Progress(LiveView):
         )
 
     def _pace(self) -> list[str]:
-        """What a trial takes of the time that people wait, and what is left: by the trials that ended and the share that is done of
-        those that run. Nothing before a twentieth of a trial is done."""
+        """Wall-clock time per trial and time left, by ended trials and the progress of running ones; empty below `LEAST`."""
         elapsed = self._clock() - self._began
         done = self._ended + sum(self._share(trial) for trial in self._running.values())
         told = [f"{roughly(self._spent / self._ended)} a trial"] if self._ended else []
@@ -164,7 +163,7 @@ class Progress(LiveView):
         return [", ".join([*told, f"about {roughly(elapsed / done * (self._trials - done))} left"])]
 
     def _share(self, trial: _RunningTrial) -> float:
-        """How much of a running trial is done: by its workloads, or by the time that earlier trials took if that is more."""
+        """The share of a running trial that is done, by its workloads or by the time of earlier trials, whichever is more."""
         by_workloads = min(trial.completed / trial.of, 1.0) if trial.of else 0.0
         usual = self._spent / self._ended if self._ended else 0.0
         by_time = min((self._clock() - trial.since) / usual, ALMOST) if usual else 0.0
@@ -172,7 +171,7 @@ class Progress(LiveView):
 
     @property
     def status(self) -> str:
-        """How many trials ended, for a user who interrupted the study."""
+        """Trials that ended, for a user who interrupts the study."""
         elapsed = roughly(self._clock() - self._began)
         return "; ".join([f"{self._ended} of {self._trials} trials ended after {elapsed}", *self._pace()])
 

@@ -1,9 +1,8 @@
-"""A small local page over all studies of a directory: list, filter, open, compare, and how far a running one is.
+"""A small local page over all studies of a directory: list, filter, open, compare, progress of running studies.
 
-It listens on 127.0.0.1 only and changes nothing. A page on the internet could still point a name of its own at 127.0.0.1 and ask
-from the user's browser (DNS rebinding): requests that name another host are refused. What is asked for must lie below the
-directory once all links are followed, and in a study. Pages of studies, which may come from anyone, run in a sandbox without an
-origin. There is no script: the filter and the comparison are forms, and a page with a running study comes again by itself.
+It listens on 127.0.0.1 only and changes nothing. Against DNS rebinding, requests with another Host are refused. A path must, with
+links resolved, be in a study below the directory. Pages of studies, which may come from anyone, run in a sandbox without an
+origin. There is no script: filter and comparison are forms, and a page with a running study reloads itself.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ img { max-width: 100%; background: #fff; border-radius: 8px; }
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """How far a study is: trials that are over of those planned, and the workloads of those that run."""
+    """Progress of a study: trials ended and planned, and the workloads of running trials."""
 
     state: str  # running, complete, interrupted, killed, cut off
     over: int
@@ -69,7 +68,7 @@ class Listed:
 
     @property
     def words(self) -> str:
-        """What the filter looks at."""
+        """The text that the filter searches."""
         if self.study is None:
             return self.path.lower()
         setups = " ".join(dict.fromkeys(f"{trial.setup} {trial.stack}" for trial in self.study.trials))
@@ -100,7 +99,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def progress(study: Study) -> StudyProgress:
-    """From the files alone: a trial that is over says so in its trial.json, one that runs appends what it submits."""
+    """From the files alone: trial.json has the outcome of a trial, submitted.jsonl its workloads so far."""
     planned = [str(name) for name in study.document.get("trials", ())]
     running = [trial for trial in study.trials if trial.cut_off]
     over = len(study.trials) - len(running)
@@ -122,12 +121,12 @@ class StudyServer(ThreadingHTTPServer):
 
     def __init__(self, root: Path, port: int = 0) -> None:
         if not root.is_dir():
-            raise UsageProblem(f"{root} is not a directory", "name the one that your studies are in, such as out")
+            raise UsageProblem(f"{root} is not a directory", "name the directory of your studies, such as out")
         self.root = root.resolve()
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise UsageProblem(f"port {port} cannot be used: {error}", "leave --port away, or choose another") from None
+            raise UsageProblem(f"port {port} cannot be used: {error}", "omit --port, or choose another port") from None
 
     @property
     def url(self) -> str:
@@ -136,14 +135,14 @@ class StudyServer(ThreadingHTTPServer):
 
 
 class _NotThere(Exception):
-    """What was asked for is not there, or not to be seen."""
+    """The path does not exist or may not be shown."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: StudyServer
     server_version = "seatrial"
     sys_version = ""
-    timeout = 30  # a client that says nothing holds no thread for longer
+    timeout = 30  # seconds until the thread of a silent client ends
 
     def do_GET(self) -> None:
         """Answers a request of the browser."""
@@ -157,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not parts:
                 self._page("Studies", _list(self.server.root, query.get("q", [""])[0]))
-            elif parts == ["favicon.ico"]:  # every browser asks, and its console would complain
+            elif parts == ["favicon.ico"]:  # favicon: every browser requests it
                 self._send(HTTPStatus.OK, b"", "image/x-icon", "")
             elif parts == ["compare"]:
                 self._page("Comparison", (_compared(self.server.root, query), False))
@@ -167,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._file(parts[1:])
             else:
                 raise _NotThere
-        except (_NotThere, OSError):  # also what was removed meanwhile, and names that no file can have
+        except (_NotThere, OSError):  # including files removed meanwhile and impossible names
             self._page("Not there", (tag("p", "There is no such study or file."), False), HTTPStatus.NOT_FOUND)
         except SeatrialError as error:
             lines = [tag("p", line) for line in error.lines()]
@@ -176,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Silent: the terminal belongs to whoever started it."""
+        """Silent: the terminal is the user's."""
 
     def _page(self, title: str, made: tuple[Html, bool], status: HTTPStatus = HTTPStatus.OK) -> None:
         content, live = made
@@ -194,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, f"<!doctype html>\n{page}\n".encode(), TYPES[".html"], policy)
 
     def _file(self, parts: list[str]) -> None:
-        """A file of a study: of its top, or what a trial says of itself."""
+        """A file of a study: of its top folder, or a trial.json."""
         path = _inside(self.server.root, parts)
         folder = next((one for one in path.parents if (one / STUDY).is_file()), None)
         of_trial = path.name == TRIAL and path.parent.parent.name == TRIALS
@@ -221,13 +220,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _dark(style: str) -> str:
-    """The report's dark colours for those whose system is dark; there is no script here that could switch."""
+    """The report's dark colours by the system's preference: this page has no script to switch."""
     colours = style.partition(':root[data-theme="dark"] {')[2].partition("}")[0]
     return f"@media (prefers-color-scheme: dark) {{ :root {{ {colours} }} }}\n"
 
 
 def _inside(root: Path, parts: list[str]) -> Path:
-    """Below the root once all links are followed, or it is not there."""
+    """The path with links resolved; raises if it leaves the root."""
     try:
         path = root.joinpath(*parts).resolve()
     except (OSError, ValueError, RuntimeError):
@@ -265,12 +264,12 @@ def _list(root: Path, wanted: str) -> tuple[Html, bool]:
     table = tag("div", tag("table", tag("thead", top), tag("tbody", rows)), class_="scroll")
     compared = tag(
         "form",
-        tag("p", tag("button", "Compare what is ticked", class_="go"), class_="quiet"),
+        tag("p", tag("button", "Compare selected", class_="go"), class_="quiet"),
         table,
         action="/compare",
         method="get",
     )
-    none = tag("p", f"No study {'matches' if wanted else 'stands below this directory yet'}.", class_="quiet")
+    none = tag("p", f"No study {'matches' if wanted else 'exists below this directory yet'}.", class_="quiet")
     return join(bar, compared if rows else none), live
 
 
@@ -341,7 +340,7 @@ def _figures(study: Study) -> Html:
 def _compared(root: Path, query: dict[str, list[str]]) -> Html:
     paths = query.get("study", [])
     if len(paths) < 2:
-        raise UsageProblem("two studies are needed for a comparison", "tick two in the list")
+        raise UsageProblem("two studies are needed for a comparison", "select two in the list")
     outs = [_folder(root, [part for part in path.split("/") if part != "."]) for path in paths]
     try:
         found = compare([Study.open(out) for out in outs], anyway=bool(query.get("anyway")))

@@ -16,7 +16,7 @@ from seatrial.analysis.sizes import Seconds, by_size
 from seatrial.analysis.studies import Study
 from seatrial.report.drawing import colour, head, marked, short
 
-PANELS = 6  # sizes side by side; more go into another pair of rows
+PANELS = 6  # sizes per row; more go into another pair of rows
 MOST = 24  # sizes drawn; the table has all
 LONGEST = 20  # letters of a set-up's name
 WHATS = ("turnaround, s", "run time, s")
@@ -36,7 +36,7 @@ BySetup = dict[str, SizeTimes]
 
 
 def sizes_figure(study: Study) -> Any | None:
-    """None where all workloads are of one size."""
+    """None if all workloads have one size."""
     planned = {size for trial in study.trusted for phase in trial.phases.values() for size in phase.get("pods") or ()}
     sizes = _gathered(study) if len(planned) > 1 else {}
     if len(sizes) < 2:
@@ -102,7 +102,7 @@ def _draw(axis: Any, taken: Sequence[SizeTimes | None], row: int) -> None:
 
 
 def _gathered(study: Study) -> dict[int, BySetup]:
-    """Size → what each set-up's trials have of it, pooled; the smallest size first."""
+    """Size → times of each set-up, trials pooled; the smallest size first."""
     sizes: dict[int, BySetup] = {}
     for trial in study.trusted:
         for size, (submitted, *both) in by_size(study.lifecycle(trial)).items():
@@ -124,5 +124,5 @@ def _lines(study: Study, sizes: Mapping[int, BySetup]) -> list[str]:
     more = f"; the smallest {MOST} of {len(sizes)} sizes are drawn" if len(sizes) > MOST else ""
     return [
         f"{pooled}boxes: quartiles and median; whiskers: to 1.5 times the box; dots: beyond{more}",
-        "above the boxes: how many completed, of how many if not all; only those have a turnaround",
+        "above the boxes: workloads completed, of how many if not all; only these have a turnaround",
     ]

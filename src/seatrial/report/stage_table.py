@@ -19,7 +19,7 @@ EXAMPLES = 3  # names shown of a stage
 
 
 class FollowStatus(Protocol):
-    """How far the workloads of a trial are, as the follower knows it."""
+    """Progress of the workloads of a trial, as the follower knows it."""
 
     @property
     def submitted(self) -> int:
@@ -50,11 +50,11 @@ class LiveLine(LiveView):
         super().__init__(console)
 
     def update(self, trial: str, status: FollowStatus) -> None:
-        """Shows how far the workloads of a trial are."""
+        """Shows the progress of a trial's workloads."""
         now = ", ".join(
             f"{count} {name.replace('_', ' ')}" for name, count in in_stage(status.reached).items() if count
         )
-        of = f"{status.submitted} of {status.planned} submitted, {status.over} over"
+        of = f"{status.submitted} of {status.planned} submitted, {status.over} ended"
         late = f"; up to {lasting(status.behind_s, decimals=1)} behind" if status.behind_s >= 1 else ""
         self._line = printable(f"{trial}: {of}; now {now}{late}")
 
@@ -64,7 +64,7 @@ class LiveLine(LiveView):
 
 
 def in_stage(reached: Mapping[str, int]) -> dict[str, int]:
-    """From how many reached each stage, in order, how many are in it: those that have not reached a later one."""
+    """Stage → workloads in it, from the counts that reached each stage: those that have not reached a later stage."""
     counts: dict[str, int] = {}
     later = 0
     for name, count in reversed(list(reached.items())):
@@ -75,7 +75,7 @@ def in_stage(reached: Mapping[str, int]) -> dict[str, int]:
 
 
 def stage_table(study: Study, console: Console) -> None:
-    """Per trial and stage how many workloads are in it, and some of their names."""
+    """Prints the workloads per trial and stage, with some names."""
     for trial in study.trials:
         _table_of(study.lifecycle(trial), console)
         for reason in (

@@ -131,7 +131,7 @@ def _steps_figure(study: Study, times: StepTimes, which: str, notes: Sequence[st
 def _draw_step(
     sheet: _Sheet, step: Step, setups: Sequence[str], bottom: float, across: _Scale, submitted_factor: float
 ) -> bool:
-    """Draws one row; returns whether there were more points than are worth drawing."""
+    """Draws one row; returns whether points were left out."""
     values = {setup: step.points[setup].joined() for setup in setups if setup in step.points}
     largest = max(float(np.max(np.abs(took))) for _, took in values.values())
     factor, unit = (1000.0, "ms") if largest < 1 else (1.0, "s") if largest < HOURS_FROM else (1 / 3600, "h")
@@ -170,7 +170,7 @@ def _draw_points(
     submitted = np.concatenate([at for at, _ in values.values()])
     took = np.concatenate([took for _, took in values.values()])
     whose = np.concatenate([np.full(len(took), setups.index(setup)) for setup, (_, took) in values.items()])
-    # In a random but fixed order, or the last set-up would cover those before it.
+    # In a fixed random order, or the last set-up would cover the others.
     shown = np.random.Generator(np.random.PCG64(0)).permutation(len(took))[:POINTS_DRAWN]
     area = 16 if len(shown) < 300 else 8 if len(shown) < 3000 else 3
     sheet.axes.scatter(
@@ -183,7 +183,7 @@ def _draw_points(
 def _draw_histograms(
     sheet: _Sheet, counts: dict[str, Any], edges: Seconds, setups: Sequence[str], bottom: float
 ) -> None:
-    """A lane for each set-up, all to one scale: drawn over each other they would hide what they should compare."""
+    """A lane for each set-up, all to one scale: overlapping histograms would hide each other."""
     largest = max(int(np.max(count)) for count in counts.values())
     lane = (_RIGHT - _SPLIT - _GAP) / len(setups)
     per_workload = lane / (largest * 1.15)
@@ -207,7 +207,7 @@ def _draw_histograms(
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to inches, and where its ticks are."""
+    """From values to inches, with ticks."""
 
     low: float
     begin: float
@@ -233,7 +233,7 @@ class _Scale:
 
 
 def _pooled(study: Study, times: StepTimes, cut: bool, picked: Sequence[str]) -> list[str]:
-    """The lines below the title: what was measured, and what a reader could be misled by."""
+    """The lines below the title: what was measured, with caveats."""
     trials = study.trusted
     params: dict[str, list[str]] = {}
     for trial in trials:
@@ -248,7 +248,7 @@ def _pooled(study: Study, times: StepTimes, cut: bool, picked: Sequence[str]) ->
     notes: list[str] = [*picked]
     unfinished = sum(trial.outcome != "completed" for trial in trials)
     if unfinished:
-        notes.append(f"{unfinished} of them did not complete: only the steps that were reached are shown")
+        notes.append(f"{unfinished} of them did not complete: only stages that were reached are shown")
     if times.left_out:
         notes.append(f"{times.left_out} more left out: not to be trusted")
     notes += [f"! not to be trusted: {', '.join(study.doubtful)}"] if study.doubtful else []

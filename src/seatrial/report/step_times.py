@@ -21,12 +21,12 @@ from seatrial.record.trial_record import TrialRecord
 Seconds = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 KINDS = ("general", "detailed")
-WHOLE = "in all"  # the last row: not a step but all of them
+WHOLE = "in all"  # the last row: all steps together
 
 
 @dataclass
 class Points:
-    """Of one set-up in one step: when each workload was submitted, and what the step took it, both in seconds."""
+    """One set-up in one step: submission times and durations of workloads, in seconds."""
 
     submitted: list[Seconds] = field(default_factory=list)
     took: list[Seconds] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The rows of one picture, and what was pooled in it."""
+    """The rows of one picture, and the trials pooled in it."""
 
     kind: str
     steps: Sequence[Step]
@@ -84,10 +84,10 @@ def step_times(study: Study) -> dict[str, StepTimes]:
 
 
 def edges_of(values: Sequence[Seconds], bins: int) -> Seconds:
-    """Common bins of all set-ups; a step that always takes the same gets room around it."""
+    """Common bins of all set-ups, with a margin if all values are equal."""
     low = min(float(np.min(v)) for v in values)
     high = max(float(np.max(v)) for v in values)
-    low = min(low, 0.0) if low < 0.5 * high else low  # show nought where it is near
+    low = min(low, 0.0) if low < 0.5 * high else low  # include 0 if it is near
     if high - low < 1e-9 + abs(high) * 1e-6:
         low, high = (low - 0.5, high + 0.5) if abs(high) < 1 else (low - abs(high) * 0.1, high + abs(high) * 0.1)
     return np.linspace(low, high, bins + 1)
@@ -122,7 +122,7 @@ def _general(trials: Sequence[TrialRecord]) -> set[str]:
 
 
 def _detailed(order: Sequence[str], trials: Sequence[TrialRecord]) -> list[str]:
-    """All stages, or those that the setting `stages` of `measure` names beside the general ones."""
+    """All stages, or the general ones and those in the setting `measure.stages`."""
     settings = [(trial.document.get("settings") or {}).get("measure") or {} for trial in trials]
     named = {name.strip() for one in settings for name in str(one.get("stages") or "all").split(",")}
     return [name for name in order if "all" in named or not named or name in named | _general(trials)]

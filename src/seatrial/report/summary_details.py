@@ -17,11 +17,11 @@ from seatrial.report.durations import clock, lasting
 from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line
 
 SHOWN = 16  # lines of findings; trial.json has all
-LEAST = "overtaken"  # common in every queue that lets small workloads pass: printed last, left out first
+LEAST = "overtaken"  # common in queues that let small workloads pass: printed last, dropped first
 
 
 def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
-    """Completions, turnaround and run time of every size of every set-up; nothing where there is one size."""
+    """Prints completions, turnaround and run time per size and set-up; nothing with a single size."""
     if table.is_empty():
         return
     params = [name for name in table.columns if name not in ("setup", "stack", *SIZE_COUNTS, *SIZE_TIMES)]
@@ -41,7 +41,7 @@ def print_sizes(console: Console, table: pl.DataFrame, plus_minus: str) -> None:
 
 
 def print_findings(console: Console, study: Study, rows: Sequence[Figures]) -> None:
-    """A line for the stalls and for every audit of a set-up that found something, and for every wait that went on."""
+    """Prints a line per set-up for stalls and for audits with findings, and for every wait that timed out and continued."""
     lines = findings(study, rows)
     for line in lines[:SHOWN]:
         print_line(console, line)
@@ -50,13 +50,13 @@ def print_findings(console: Console, study: Study, rows: Sequence[Figures]) -> N
 
 
 def findings(study: Study, rows: Sequence[Figures]) -> list[str]:
-    """The lines themselves, those that matter least last."""
+    """The lines, the least important last."""
     audits = _audits(study)
     return [*_stalls(study, rows), *audits[False], *_notes(study, rows), *audits[True]]
 
 
 def since_first(at_ns: Any, row: Figures, document: Mapping[str, Any]) -> str:
-    """The same in words; nothing where it is not known."""
+    """` at 12.0 s`, since the first submission; empty if unknown."""
     at = since_first_s(at_ns, row, document)
     return "" if at is None else f" at {lasting(at, decimals=1)}"
 
@@ -94,7 +94,7 @@ def _stalls(study: Study, rows: Sequence[Figures]) -> list[str]:
 
 
 def _audits(study: Study) -> dict[bool, list[str]]:
-    """Repeats of a set-up are told together: they mostly find the same. Those that can wait are kept apart."""
+    """A line per set-up and audit, over all repeats; True: the audits of `LEAST`."""
     counts: dict[tuple[str, str], list[int]] = {}
     words: dict[tuple[str, str], str] = {}
     for trial in study.trials:

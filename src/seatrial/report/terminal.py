@@ -1,7 +1,4 @@
-"""The summary after a run, as a table: like the published ones, with what a reader needs in order to believe it.
-
-What does not fit goes to the line above the table (the date) or below it (why something did not complete).
-"""
+"""The summary after a run as a table, with the date in the line above it and causes of failures below."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from seatrial.model.figures import FIGURES, LEFT_OUT_FIRST, ON_TERMINAL, RATE, R
 from seatrial.record.trial_record import CUT_OFF, DAMAGED, REAL, UNVERIFIED, VERIFIED, TrialRecord
 from seatrial.report.answer_figures import answers, with_answers
 from seatrial.report.durations import clock
-from seatrial.report.grouping import NOT_HELD, Group, Spread, grouped
+from seatrial.report.grouping import NOT_CHECKED, Group, Spread, grouped
 from seatrial.report.request_tables import print_load
 from seatrial.report.summary_details import print_findings, print_sizes, since_first
 from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line, width
@@ -47,7 +44,7 @@ def summary_table(study: Study, console: Console) -> None:
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
         print_columns(console, shown, [group.completed == len(group.rows) for group in groups])
     for setup in dict.fromkeys(group.setup for group in groups if group.unverified):
-        print_line(console, f"{setup}: {NOT_HELD}, so it is not ranked", "yellow")
+        print_line(console, f"{setup}: {NOT_CHECKED}, so it is not ranked", "yellow")
     _explain(console, study, rows, groups)
     print_findings(console, study, rows)
     print_load(console, study)
@@ -55,22 +52,22 @@ def summary_table(study: Study, console: Console) -> None:
 
 
 def _print_answer(console: Console, study: Study, groups: Sequence[Group]) -> None:
-    """The figures that the scenario names as its answer, but for those that are columns of the summary anyway."""
+    """Prints the figures that the scenario names as its answer, except columns of the summary."""
     found = answers(study, groups)
-    shown = {"total_s", *(name for name in ON_TERMINAL if FIGURES[name].kind != RATIO)}  # ratios are not always there
+    shown = {"total_s", *(name for name in ON_TERMINAL if FIGURES[name].kind != RATIO)}  # ratios are not always columns
     if not found.keys() - (shown if any(group.most("workloads") for group in groups) else ()):
         return
     columns = [Column("set-up", [group.setup for group in groups], left=True)]
     columns += [Column(name, [group.params[name] for group in groups]) for name in groups[0].params]
     columns += [Column(figure, [one.shown for one in of]) for figure, of in found.items()]
     about = str((study.document.get("scenario") or {}).get("about") or "")
-    print_line(console, about or "the answer, by the figures that the scenario names")
+    print_line(console, about or "the figures that the scenario names as its answer")
     print_columns(console, columns, [not any(of[n].doubtful for of in found.values()) for n in range(len(groups))])
     print_line(console, "")
 
 
 def _fitting(console: Console, columns: Sequence[Column]) -> list[Column]:
-    """On a narrow terminal without what can best be missed there; summary.csv has it."""
+    """Drops the least important columns on a narrow terminal; summary.csv has them."""
     shown = list(columns)
     for heading in (_heading(FIGURES[name]) for name in LEFT_OUT_FIRST):
         if not console.is_terminal or width(console, shown, 1) <= console.width:
@@ -100,7 +97,7 @@ def _columns(study: Study, groups: Sequence[Group], plus_minus: str) -> list[Col
 
 
 def _heading(figure: Figure) -> str:
-    """On two lines, without the unit of times: a line above the table says it."""
+    """On two lines, without the unit of times, which is in the line above the table."""
     if figure.kind == RATE:
         return f"{figure.heading}\n{figure.unit}"
     first, _, last = figure.heading.rpartition(" ")
@@ -137,13 +134,13 @@ def _title(study: Study, rows: Sequence[Figures], date: str) -> str:
 
 
 def _explain(console: Console, study: Study, rows: Sequence[Figures], groups: Sequence[Group]) -> None:
-    """Below the table: what did not complete, what is not to be trusted, what is missing."""
+    """Prints below the table what did not complete, is not to be trusted, or is missing."""
     trials = {trial.name: trial for trial in study.trials}
     notes = [note for note in study.notes if note != study.unfinished]
     for row in rows:
         trial = trials.get(str(row["trial"]))
         if row["outcome"] == DAMAGED:
-            continue  # the study's notes say which file; what is left of it says nothing
+            continue  # the study's notes name the file; its other figures mean nothing
         if row["total_s"] is None and (row["workloads"] or row["outcome"] != "completed"):
             ended = row["outcome"] if row["outcome"] != "completed" else "ended"
             asked = f"{row['requests']} requests sent" if row.get("requests") else ""
@@ -153,7 +150,7 @@ def _explain(console: Console, study: Study, rows: Sequence[Figures], groups: Se
         if not row["valid"] and trial and trial.outcome != CUT_OFF:
             notes.append(f"! {row['trial']} is not to be trusted: {'; '.join(trial.reasons)}")
     if any(g.doubtful and len(g.trusted) < len(g.rows) for g in groups):
-        notes.append("! rows leave out the repeats that are not to be trusted, where there are others")
+        notes.append("! rows leave out repeats that are not to be trusted, if there are others")
     for note in notes[:NOTES_SHOWN]:
         print_line(console, note, "yellow")
     if len(notes) > NOTES_SHOWN:

@@ -1,6 +1,6 @@
 """Lines and tables for a terminal of 80 columns, a pipe, a log or `grep`: one line per row, no boxes, nothing cut.
 
-A name or message of a cluster may hold escape sequences, and rich lets them pass: `printable` replaces them.
+Names and messages of a cluster may contain escape sequences, which rich does not remove: `printable` replaces them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _UNBOUND = 10_000  # columns: wider than any table of ours
 
 
 def printable(text: str, style: str = "") -> Text:
-    """As it stands: no markup, no control characters."""
+    """Plain text: no markup, no control characters."""
     return Text(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), style=style)
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Wrapped on a terminal; one line in a pipe, however long, for `grep` to find."""
+    """Wrapped on a terminal; one line in a pipe, for `grep`."""
     console.print(printable(text, style), soft_wrap=not console.is_terminal, highlight=False)
 
 
@@ -38,11 +38,11 @@ class Column:
 
 
 def print_columns(console: Console, columns: Sequence[Column], well: Sequence[bool]) -> None:
-    """Row by row; those that are not well stand out where there are colours."""
+    """Prints a table; rows that are not `well` are highlighted on a terminal."""
     if console.is_terminal:
         console.print(_table(columns, well, 1 if width(console, columns, 2) > console.width else 2))
         return
-    # A console that is no terminal takes itself for 80 columns wide and would fold the cells.
+    # Without a terminal rich assumes 80 columns and would wrap cells.
     wide = Console(file=StringIO(), width=_UNBOUND)
     with wide.capture() as text:
         wide.print(_table(columns, well, 2))
@@ -51,27 +51,27 @@ def print_columns(console: Console, columns: Sequence[Column], well: Sequence[bo
 
 
 def width(console: Console, columns: Sequence[Column], gap: int) -> int:
-    """What the table would take with so much between columns."""
+    """The width of the table with this gap between columns."""
     table = _table(columns, [True] * len(columns[0].cells), gap)
     return console.measure(table, options=console.options.update(max_width=_UNBOUND)).maximum
 
 
 def decimals_for(values: Sequence[float]) -> int:
-    """So many that the largest shows three digits and the smallest two."""
+    """Decimals by which the largest value shows three digits and the smallest two."""
     sizes = [abs(value) for value in values if value]
     decimals = 1 if max(sizes, default=10) >= 9.995 else 2 if max(sizes) >= 0.9995 else 3
     return max(decimals, 2) if min(sizes, default=1) < 0.995 else decimals
 
 
 def three_digits(value: float, sign: str = "") -> str:
-    """Three digits, and never as a power of ten: people read 1,990 faster than 1.99e+03."""
+    """Three digits, never as a power of ten."""
     if abs(value) >= 99.95 or value == 0:
         return f"{value:{sign},.0f}"
     return f"{value:{sign}.3g}" if abs(value) >= 0.001 else f"{value:{sign}.2g}"
 
 
 def signed_percent(value: float) -> str:
-    """`+12` or `-3`; `+0` also for what is barely below nought, where the sign would hang on the last bit of a sum."""
+    """`+12` or `-3`; `+0` also just below 0, where the sign would depend on rounding."""
     return f"{round(value) or 0:+,d}"
 
 

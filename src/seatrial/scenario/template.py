@@ -63,7 +63,9 @@ def blame(template: Template, kind: str, code: int, said: str) -> ScenarioProble
     if not any(sign in said for sign in signs):  # a webhook or a policy: it may accept others
         return None
     ways = [tuple(int(part) if part.isdigit() else part for part in _PART.findall(way)) for way in _FIELD.findall(said)]
-    remedy = "`kubectl explain job.spec.template.spec` lists the fields" if code == 400 else "write what it asks for"
+    remedy = (
+        "`kubectl explain job.spec.template.spec` lists the fields" if code == 400 else "write what the server asks for"
+    )
     return ScenarioProblem([source.mistake(way, f"the API server says: {said}", remedy) for way in ways[:1] or [()]])
 
 
@@ -250,7 +252,7 @@ class _FromTemplate:
         spec = self.template.claim.data.get("spec")
         if not isinstance(spec, dict):
             self.mistakes.append(
-                self.template.claim.mistake(("spec",), "the claim has no spec", "write what it requests")
+                self.template.claim.mistake(("spec",), "the claim has no spec", "add a spec, or omit --pvc")
             )
             return None
         return spec

@@ -25,7 +25,7 @@ from seatrial.model.plan import PodShape
 from seatrial.sim.apiserver import WRITE
 from seatrial.sim.kernel import Kernel
 from seatrial.sim.pods import ASSUMED, PENDING
-from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, LONGEST, Queue
+from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, LONGEST, SchedulingQueue
 from seatrial.sim.scheduler import Around, Scheduler
 
 _Key = tuple[Any, ...]
@@ -160,7 +160,7 @@ class GroupQueue:
         return -1
 
 
-class _SinglePodQueue(Queue):
+class _SinglePodQueue(SchedulingQueue):
     """The queue of pods without a group; `on_event` is called before its own handling of an event."""
 
     on_event: Callable[[], None]

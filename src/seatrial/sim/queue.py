@@ -25,7 +25,7 @@ BACKOFF_LOOK = 1 * SECOND  # backoffQOrderingWindowDuration
 UNSCHEDULABLE_MOST, UNSCHEDULABLE_LOOK = 5 * MINUTE, 30 * SECOND
 
 
-class Queue:
+class SchedulingQueue:
     """`key(pod, since)` orders the active queue; `wake` is called when there may be a pod to pop."""
 
     def __init__(self, kernel: Kernel, key: Callable[[int, int], tuple[Any, ...]], wake: Callable[[], None]) -> None:

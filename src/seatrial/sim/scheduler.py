@@ -27,7 +27,7 @@ from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Pro
 from seatrial.sim.kernel import Do, Kernel
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
-from seatrial.sim.queue import Queue
+from seatrial.sim.queue import SchedulingQueue
 
 _NO_ROOM, _TIMED_OUT = "no room", "waited too long"
 # Medians in the log of a real one with 8 nodes on two busy cores: 0.19 to 0.30 ms from one try to the next, and 0.15 to 0.21 ms
@@ -85,7 +85,7 @@ class Scheduler:
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
         self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
         self.sends_back: Callable[[], None] = lambda: None  # told whenever a pod comes back from permit
-        self.queue = Queue(kernel, self._key, self._wake)
+        self.queue = SchedulingQueue(kernel, self._key, self._wake)
 
     def use(self, *plugins: SchedulerPlugin) -> None:
         """Sets the plugins of the profile, before there are pods."""

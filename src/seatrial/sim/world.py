@@ -5,16 +5,14 @@ Each mechanism is a part with callbacks; this module is only the wiring between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from seatrial.model.barrier import Barrier
+from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import (
-    ADMITTED,
     COMPLETED,
     CREATED,
     DELETED,
@@ -29,7 +27,6 @@ from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, PodShape, Workload
 from seatrial.model.randomness import scalars, stream_seed
 from seatrial.model.settings import Settings
-from seatrial.model.state import NodeState, State, WorkloadState
 from seatrial.model.units import SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -43,6 +40,7 @@ from seatrial.sim.kwok_stages import Kwok
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
 from seatrial.sim.scheduler import Around, Scheduler
+from seatrial.sim.state_view import StateView
 from seatrial.sim.submitting_client import FASTEST, SubmittingClient
 
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
@@ -76,7 +74,9 @@ class Sim:
         client_rate: float | None = None,
         api: ApiServer | None = None,
         has_gangs: bool = True,
+        fleet: Fleet | None = None,
     ) -> None:
+        self.fleet = fleet or Fleet()
         self.has_gangs = has_gangs  # whether any workload may be one
         self.kernel, self.ledger, self.settings, self.seed = kernel, ledger, settings, seed
         self._submissions = submissions
@@ -85,8 +85,6 @@ class Sim:
         self.pods = Pods()
         self.workloads: list[Workload] = []
         self._over = bytearray()  # per workload
-        self._left = 0  # workloads that are not over
-        self._states: dict[int, tuple[Any, WorkloadState]] = {}  # what was said of them last, and what that depends on
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = JobController(
             kernel, self.api, settings["kube-controller-manager"], self._create_pod, self._completed, self._active_pods, self._lose
@@ -108,6 +106,8 @@ class Sim:
         self._job_pods: dict[int, list[int]] = {}
         self._unready: dict[int, int] = {}  # node → since when
         self._removed: set[int] = set()
+        self.view = StateView(kernel, ledger, self.nodes, self.pods, self.workloads, self._over, self._job_pods, self.said,
+                              self._ends_at, self._removed)  # fmt: skip
         number = ledger.number
         self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
         self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
@@ -183,7 +183,6 @@ class Sim:
             number = self.ledger.workload(phase, workload.pods)
             self.workloads.append(workload)
             self._over.append(0)
-            self._left += 1
             self._submissions.add(number, workload, self.kernel.now)
             self.ledger.move(self.kernel.now, number, self._submitted)
             return number
@@ -210,10 +209,8 @@ class Sim:
             call(number)
 
     def _is_over(self, number: int) -> None:
-        if not self._over[number]:
-            self._over[number] = 1
-            self._left -= 1
-        self._states.pop(number, None)
+        self._over[number] = 1
+        self.view.forget(number)
 
     def reach(self, number: int, stage: Stage) -> None:
         """Records that the workload reached the stage now, unless it did before."""
@@ -232,62 +229,6 @@ class Sim:
 
     def _active_pods(self, job: int) -> list[int]:
         return [pod for pod in self.pods_of(job) if self.pods.state[pod] < pod_state.FINISHED]
-
-    # who holds what
-
-    def state(self) -> State:
-        """Who holds what and who waits, at this moment."""
-        nodes = tuple(self._node_state(node) for node in range(len(self.nodes)))
-        workloads = tuple(self._workload_state(number) for number, over in enumerate(self._over) if not over)
-        return State(self.kernel.now, nodes, workloads, queued=ADMITTED.name in self.ledger.number)
-
-    def holders(self) -> tuple[int, Sequence[WorkloadState]]:
-        """How many workloads are not over, and those that have pods on nodes. Going through all that wait took a quarter of the
-        time where 400 gangs contend."""
-        states = np.frombuffer(self.pods.state, dtype=np.uint8)
-        on_nodes = ((states >= pod_state.ASSUMED) & (states <= pod_state.RUNNING)).nonzero()[0].tolist()
-        jobs = dict.fromkeys(map(self.pods.job.__getitem__, on_nodes))
-        return self._left, [self._workload_state(job) for job in jobs if job >= 0]
-
-    def _node_state(self, node: int) -> NodeState:
-        nodes, group = self.nodes, self.nodes.groups[node]
-        capacity = {name: nodes.capacity[column][node] for column, name in enumerate(nodes.resources)}
-        free = {name: nodes.free[column][node] for column, name in enumerate(nodes.resources)}
-        name = self.ledger.nodes[node]
-        if node in self._removed:  # its number stays taken
-            capacity = free = dict.fromkeys(capacity, 0)
-        is_open = nodes.is_open(node)
-        cordoned = not is_open and nodes.is_open(node, ignoring_cordons=True)
-        return NodeState(name, group.name, capacity, free, is_open, group.labels, group.taints, cordoned)
-
-    def _workload_state(self, number: int) -> WorkloadState:
-        """Of those without a node, most have not changed since the last time: making the state anew took most of a diagnosis."""
-        workload, pods, said = self.workloads[number], self._job_pods.get(number, ()), self.said.get(number, "")
-        states = bytes(map(self.pods.state.__getitem__, pods))
-        stage = self.ledger.stage_of(number)
-        seen = (states, stage, said)
-        known = self._states.get(number)
-        if known is not None and known[0] == seen:
-            return known[1]
-        standing = [
-            pod for pod, state in zip(pods, states, strict=True) if pod_state.ASSUMED <= state <= pod_state.RUNNING
-        ]
-        running, admitted = states.count(pod_state.RUNNING), self.ledger.number.get(ADMITTED.name)
-        made = WorkloadState(
-            number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
-            workload.duration, stage, 0,
-            admitted is None or self.ledger.has_reached(number, admitted),
-            tuple(self.pods.node[pod] for pod in standing),
-            states.count(pod_state.ASSUMED),
-            running,
-            states.count(pod_state.PENDING),
-            states.count(pod_state.FINISHED),
-            said,
-            self._ends_at.get(number, 0) if running else 0,
-        )  # fmt: skip
-        if not standing:
-            self._states[number] = (seen, made)
-        return made
 
     # the life of a pod
 
@@ -393,7 +334,7 @@ class Sim:
 
 
 def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
-    """Every resource that a node has or a pod asks for."""
+    """Every resource that a node has or a pod requests."""
     return sorted(
         {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
     )

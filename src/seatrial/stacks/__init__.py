@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Permission, PresenceSigns, Stack
 from seatrial.model.lifecycle import LOST
+from seatrial.model.plan import Setup
 from seatrial.model.settings import Setting, resolve
 
 # Schedulers that `doctor` looks for although they have no stack here yet.
@@ -89,7 +90,8 @@ def signs() -> dict[str, PresenceSigns | None]:
 def permissions() -> dict[str, Sequence[Permission]]:
     """What our user must be allowed to do for each stack with shipped settings, for `doctor`."""
     return {
-        name: stack.real.permissions(resolve(stack.settings, "as shipped", {})) for name, stack in loadable().items()
+        name: stack.real.permissions(Setup(name, name, (), settings=resolve(stack.settings, "as shipped", {})))
+        for name, stack in loadable().items()
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,8 +69,30 @@ def in_group(
     return [of_workload(groups, workload, labels, spec), *named]
 
 
+def priority_classes(
+    kind: Resource, values: Sequence[int], labels: Mapping[str, str], more: Mapping[str, Any]
+) -> list[Manifest]:
+    """One object of this kind per value, with `more` fields, named after the study: such kinds are cluster-wide."""
+    named = [(priority_class(labels.get(STUDY_LABEL, ""), value), value) for value in values]
+    return [
+        Manifest(
+            kind,
+            name,
+            {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": name, "labels": dict(labels)},
+                "value": value,
+                **more,
+                "description": "Made by seatrial for a trial; removed with it.",
+            },
+        )
+        for name, value in named
+    ]
+
+
 def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
-    """The volume claim it asks for, if any; created before its pods look for it."""
+    """The volume claim it requests, if any; created before its pods look for it."""
     return [] if workload.claim is None else [of_workload(CLAIMS, workload, labels, dict(workload.claim))]
 
 

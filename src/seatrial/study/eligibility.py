@@ -170,7 +170,7 @@ def _differs_from_the_kept(trial: Trial) -> str | None:
     for key in sorted((asked.keys() | has.keys()) - free):
         if asked.get(key) != has.get(key):
             component, name = key
-            return f"it asks for {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
+            return f"it requests {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
     changes = [phase.name for step in trial.steps for phase in step if isinstance(phase, NodeChange)]
     if changes and there.nodes:
         return f"its phase {changes[0]} changes nodes, and those of {which} stay as they are"

@@ -8,6 +8,7 @@ from seatrial.clusters.local.components import for_fake_nodes
 from seatrial.clusters.local.kept_planes import KeeperOrder
 from seatrial.clusters.local.plane import Amend
 from seatrial.model.control_plane import ControlPlane
+from seatrial.model.plan import Setup
 
 MODULE = __name__
 
@@ -16,7 +17,8 @@ def amend_of(order: KeeperOrder) -> Amend:
     """Adds the components of the stack to the control plane."""
 
     def amend(plane: ControlPlane) -> ControlPlane:
-        return stacks.find(order.stack).real.amend(for_fake_nodes(plane), order.options.settings or {})
+        setup = Setup(order.name, order.stack, order.nodes, settings=order.options.settings or {})
+        return stacks.find(order.stack).real.amend(for_fake_nodes(plane), setup)
 
     return amend
 

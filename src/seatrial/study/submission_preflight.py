@@ -98,7 +98,7 @@ async def prepare(client: Client, made: Submission, stack: Stack) -> None:
         return
     try:
         await make_namespace(client, made.namespace, made.labels)
-        wanted = stack.real.prepare(made.settings, await _capacity(client, stack), made.labels, made.namespace)
+        wanted = stack.real.prepare(made.trial.setup, await _capacity(client, stack), made.labels, made.namespace)
         await apply(client, wanted, made.namespace, made.study, stack.name)
     except ApiProblem as problem:
         raise SetupProblem(

@@ -6,6 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from seatrial.kube import ApiProblem, Client
 from seatrial.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
@@ -36,6 +39,20 @@ async def apply(client: Client, manifests: Iterable[Manifest], namespace: str, s
         if manifest.until:
             await until(partial(_holds, client, manifest, namespace), f"{manifest.name} is not {manifest.until}",
                         f"look into the log of the stack '{stack}'")  # fmt: skip
+        if manifest.check:
+            await _check(client, manifest, namespace)
+
+
+class _WithStatus(Object):
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def _check(client: Client, manifest: Manifest, namespace: str) -> None:
+    where = namespace if manifest.resource.namespaced else ""
+    found = await client.find(manifest.resource, manifest.name, where, shape=_WithStatus)
+    wrong = manifest.check(found.status) if manifest.check and found else None
+    if wrong:
+        raise SetupProblem(*wrong)
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, remedy: str) -> None:

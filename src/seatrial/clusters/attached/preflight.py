@@ -18,7 +18,7 @@ from seatrial.clusters import programs
 from seatrial.clusters.access.target_access import access_to
 from seatrial.clusters.attached.presence import stacks_there
 from seatrial.clusters.kwok.fake_nodes import NODE_LEASES
-from seatrial.clusters.live.priority_classes import priorities
+from seatrial.clusters.live.session import priorities
 from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.kube import Access, ApiProblem, Client
 from seatrial.kube.resources import CONFIGMAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
@@ -46,7 +46,8 @@ FOR_FAKES = (
     *(Permission(verb, LEASES, namespace=NODE_LEASES) for verb in ("create", "list", "watch", "update", "delete")),
 )
 FOR_EXISTING = (Permission("list", NODES),)
-FOR_PRIORITIES = tuple(Permission(verb, PRIORITY_CLASSES) for verb in ("create", "get", "list", "delete"))
+FOR_CLASSES = ("create", "get", "list", "delete")  # of a priority
+FOR_PRIORITIES = tuple(Permission(verb, PRIORITY_CLASSES) for verb in FOR_CLASSES)
 
 
 def needs(trials: Sequence[Trial], stacks: Mapping[str, Stack]) -> tuple[Permission, ...]:
@@ -54,13 +55,14 @@ def needs(trials: Sequence[Trial], stacks: Mapping[str, Stack]) -> tuple[Permiss
     groups = [group for trial in trials for group in trial.node_groups()]
     wanted = [*ALWAYS]
     for trial in trials:
-        wanted += stacks[trial.setup.stack].real.permissions(trial.setup.settings)
+        wanted += stacks[trial.setup.stack].real.permissions(trial.setup)
     if any(not group.existing for group in groups):
         wanted += FOR_FAKES
     if any(group.existing for group in groups):
         wanted += FOR_EXISTING
-    if any(priorities(trial) for trial in trials):
-        wanted += FOR_PRIORITIES
+    for trial in trials:
+        classes = stacks[trial.setup.stack].real.priority_classes(trial.setup, priorities(trial), {}, preempt=True)
+        wanted += [Permission(verb, kind) for kind in {made.resource for made in classes} for verb in FOR_CLASSES]
     return tuple(dict.fromkeys(wanted))
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from seatrial.clusters.access.applying import make_namespace
-from seatrial.clusters.live import priority_classes
 from seatrial.clusters.live.client_priority import USUAL, ahead
 from seatrial.clusters.live.live_validity import validity_of
 from seatrial.clusters.live.node_pool import NodePool
 from seatrial.clusters.live.request_load import RequestLoad
-from seatrial.clusters.live.session import Session
+from seatrial.clusters.live.session import Session, priorities
 from seatrial.clusters.live.submitter import WorkloadSubmitter
 from seatrial.clusters.live.watched_state import state_of
 from seatrial.clusters.live.watches import Watches
@@ -124,7 +123,7 @@ class LiveCluster:
         session.begin()
         await self._host.connect()
         await make_namespace(session.client, session.namespace, session.labels)
-        await session.apply(priority_classes.classes(session.trial, session.labels, preempt=self._placement.preempts))
+        await self._make_priority_classes()
         self._submitter.connect(self._host.kubeconfig())
         for group in session.trial.setup.nodes:
             await self._nodes.add(group)
@@ -141,11 +140,16 @@ class LiveCluster:
         self._nodes.begin()
         self._watches.begin()
 
+    async def _make_priority_classes(self) -> None:
+        session, preempt = self._session, self._placement.preempts
+        setup, values = session.trial.setup, priorities(session.trial)
+        await session.apply(session.stack.real.priority_classes(setup, values, session.labels, preempt=preempt))
+
     async def _prepare_stack(self) -> None:
         """What the stack needs beside its processes, for the nodes that there are now."""
         session = self._session
-        settings, capacity = session.trial.setup.settings, self._nodes.capacity()
-        await session.apply(session.stack.real.prepare(settings, capacity, session.labels, session.namespace))
+        setup, capacity = session.trial.setup, self._nodes.capacity()
+        await session.apply(session.stack.real.prepare(setup, capacity, session.labels, session.namespace))
 
     async def load(self, load: Load) -> Tally:
         return await self._submitter.load(load)

@@ -24,6 +24,7 @@ from seatrial.observe.observer import Observer
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.scenario.actions.send_requests import Requests
+from seatrial.scenario.actions.submit_workloads import Submit
 
 
 class Session:
@@ -137,3 +138,8 @@ class Session:
         self.deaths.append(str(death))
         if not death.restarting:
             self.break_off(str(death))
+
+
+def priorities(trial: Trial) -> list[int]:
+    """Priorities that need a class: workloads without one have priority 0."""
+    return sorted({submit.shape.priority for submit in trial.phases(Submit)} - {0})

@@ -40,7 +40,7 @@ class VolumeClaim(Object):
 
 
 def volume_of(claim: VolumeClaim) -> dict[str, Any]:
-    """A volume for this claim alone, as large as it asks for, with our labels."""
+    """A volume for this claim alone, as large as it requests, with our labels."""
     meta, spec = claim.metadata, claim.spec
     labels = {key: meta.labels[key] for key in (STUDY_LABEL, WORKLOAD_LABEL) if key in meta.labels}
     reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": meta.namespace, "name": meta.name,

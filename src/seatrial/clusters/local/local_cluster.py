@@ -65,7 +65,7 @@ def _plane(session: Session, audit: AuditTrail) -> LocalControlPlane:
     trial, stack = session.trial, session.stack
 
     def amend(plane: ControlPlane) -> ControlPlane:
-        return stack.real.amend(for_fake_nodes(plane), trial.setup.settings)
+        return stack.real.amend(for_fake_nodes(plane), trial.setup)
 
     options = PlaneOptions(
         settings=trial.setup.settings,

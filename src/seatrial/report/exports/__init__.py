@@ -1,1 +1,1 @@
-"""A study in forms that other programs read: each module turns the study directory into one."""
+"""A study in formats for other programs, one module each."""

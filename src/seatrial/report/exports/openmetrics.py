@@ -1,4 +1,4 @@
-"""The figures of every trial as OpenMetrics text, for a Prometheus that keeps what CI measured over the months."""
+"""The figures of every trial as OpenMetrics text, for a Prometheus that keeps CI results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seatrial.analysis.trial_figures import Figures
 from seatrial.model.figures import FIGURES, LABELS, RATIO, TEXT, Figure
 from seatrial.record.files import atomic_write
 
-# Units as OpenMetrics spells them at the end of a name; figures with another unit have none there.
+# OpenMetrics suffixes of units; figures with other units have none.
 UNITS = {"s": "seconds", "core-s": "core_seconds", "GPU-s": "gpu_seconds"}
 METRICS = tuple(figure for figure in FIGURES.values() if figure.kind != TEXT and not figure.label)
 

@@ -23,7 +23,7 @@ TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
 
 
 def write_parquet(study: Study, folder: Path) -> list[Path]:
-    """summary, times, pods and observed, and every Parquet file that trials have beside that."""
+    """summary, times, pods and observed, and every other Parquet file of trials."""
     folder.mkdir(parents=True, exist_ok=True)
     stages = order_of(study.trials)
     rows: list[Figures] = []
@@ -61,13 +61,13 @@ def _whole(path: Path, frame: pl.LazyFrame) -> Path:
 
 
 def _typed(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """A column that is empty in one trial has the type it has in others."""
+    """An empty column of one trial gets its type from the others."""
     types = {name: pl.String if name in TEXT else pl.Int64 if name == "size" else pl.Float64 for name in columns}
     return frame.select(pl.col(name).cast(types[name]) for name in columns)
 
 
 def _observed(seen: Lifecycle) -> pl.DataFrame:
-    """Every transition by name: which workload, which pod, which stage, which node, from which source."""
+    """Every transition with names: workload, pod, stage, node, source."""
     trial = seen.trial
     part = merging.read(trial.directory, trial.stages, trial.errors_ns)
     observed = part.observed.with_columns(pl.col("object", "node", "stage", "source").cast(pl.Int64))

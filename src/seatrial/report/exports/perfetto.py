@@ -1,8 +1,8 @@
 """A trial as a trace in Chrome's JSON format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-One process for each node, with as many threads as pods ever stood there side by side: the pods, from bound to gone. One process
-for the workloads, a thread each: what each was waiting for, from stage to stage. Slices of a thread never overlap, as the format
-wants. A clog is an instant across all tracks.
+A process per node, with as many threads as the node had pods at the same time: slices are pods, from bound to gone. A process
+for the workloads, a thread each: slices are stages. Slices of a thread never overlap, as the format demands. A clog is an instant
+across all tracks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def write_trace(trial: TrialRecord, path: Path) -> Path:
-    """Event by event: a trial of 100,000 pods would be a gigabyte of objects at once."""
+    """Writes event by event: a trial of 100,000 pods would be a gigabyte of objects."""
     encode = msgspec.json.Encoder().encode
     with atomic_write(path) as part, part.open("wb") as file:
         file.write(b'{"displayTimeUnit":"ms","otherData":')
@@ -72,7 +72,7 @@ def _slice(name: str, pid: int, tid: int, begin: int, end: int, **args: Any) -> 
 
 
 def _workloads(seen: Lifecycle) -> Iterator[Event]:
-    """A slice lasts until the next stage, and is called by what that time was spent on."""
+    """A slice lasts until the next stage, and is named after what the time was spent on."""
     yield _called("process_name", f"workloads of {seen.trial.setup}", WORKLOADS)
     stages = [name for name in order_of([seen.trial]) if name in seen.workloads.columns]
     steps = {stage.name: stage.step for stage in seen.trial.stages}
@@ -105,7 +105,7 @@ def _nodes(seen: Lifecycle) -> Iterator[Event]:
 
 
 def _in_lanes(pods: Iterable[Event], first_ns: int) -> Iterator[Event]:
-    """Pods of a node side by side: each takes the lowest lane that is free."""
+    """Assigns pods of a node to lanes: each takes the lowest free lane."""
     node, free, busy, lanes = -1, [0], [(0, 0)], 0
     for pod in pods:
         if pod["node"] != node:

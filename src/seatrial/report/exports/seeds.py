@@ -1,7 +1,7 @@
-"""The table form in which the experiments that seatrial began with were published, one table for each set-up.
+"""Tables in the form of the published experiments that seatrial began with, one per set-up.
 
-Date and tester stand in the first row only, what the cluster was in the second, as they have it; total time is the mean over
-repeats in whole seconds.
+As there, date and tester are in the first row only and the cluster in the second; total time is the mean over repeats in whole
+seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _table(setup: str, groups: list[Group], trials: dict[str, TrialRecord], test
 
 
 def _total(group: Group) -> str:
-    """A set-up that did not complete has no total time, and says how far it came."""
+    """Total time; outcome and completions of a set-up that did not complete."""
     totals = [float(row["total_s"]) for row in group.trusted if isinstance(row["total_s"], int | float)]
     if group.completed == len(group.rows) and totals:
         return str(round(statistics.fmean(totals)))
@@ -60,7 +60,7 @@ def _total(group: Group) -> str:
 
 
 def _date(trial: TrialRecord) -> str:
-    """As they wrote it: 3-Jul."""
+    """As in the published tables: 3-Jul."""
     try:
         at = datetime.datetime.fromisoformat(str((trial.document.get("run") or {}).get("started", "")))
     except ValueError:

@@ -1,7 +1,6 @@
-"""The top of the page: what was tested, the answer, and whether to believe it, in words and numbers.
+"""The top of the page: what was tested, which set-ups completed and how fast, which clogged and why, and whether to trust it.
 
-A reader gives a report a minute. So this says who completed what, how fast, who clogged and why, before any chart; and it never
-says more than the figures hold: what is within its spread has no winner, and a set-up that did not complete has no speed.
+It claims no more than the figures show: differences within the spread have no winner, and an incomplete set-up has no speed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from seatrial.model.figures import FIGURES
 from seatrial.record.trial_record import DAMAGED
 from seatrial.report.answer_figures import AnswerFigure, in_a_sentence
 from seatrial.report.durations import lasting
-from seatrial.report.grouping import NOT_HELD, Group, Spread, ended_well
+from seatrial.report.grouping import NOT_CHECKED, Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
@@ -52,7 +51,7 @@ class Measure:
         return lasting(spread.mean, spread.deviation, 1)
 
     def close(self, a: Group, b: Group) -> bool:
-        """Nobody may be called the faster one by less than both spread from repeat to repeat, or where all came out alike."""
+        """Whether the difference is within the spreads of both over their repeats; equal times are close too."""
         one, two = self.of(a), self.of(b)
         if one is None or two is None:
             return False
@@ -60,11 +59,11 @@ class Measure:
 
 
 TOTAL = Measure("total_s", "Total time", FIGURES["total_s"].about)
-REQUESTS = Measure("api_p99_s", "What 99 of 100 requests that were answered well took at most", "")
+REQUESTS = Measure("api_p99_s", "p99 of successful requests", "")
 
 
 def answer(view: View) -> Html:
-    """Everything above the list of contents."""
+    """Everything above the table of contents."""
     study = view.study
     about = str((study.document.get("scenario") or {}).get("about") or "")
     return tag(
@@ -103,12 +102,12 @@ def _tested(view: View) -> Inside:
 
 
 def marked(inside: Inside) -> Html:
-    """What differs between two runs of the same: dates, machine, command. All else is the same to the byte."""
+    """Marks what differs between two runs with the same seed: dates, machine, command."""
     return Html(f"<!--run-->{join(inside)}<!--/run-->")
 
 
 def _incomplete(view: View) -> Html | None:
-    """What a crash or an interruption left out is said before any figure."""
+    """What a crash or an interruption left out, before any figure."""
     notes = view.study.notes
     if not notes:
         return None
@@ -123,7 +122,7 @@ def _answers(view: View) -> list[Html]:
     chosen = view.at(view.largest)
     measure = TOTAL if view.submits else REQUESTS
     ranked = [group for group in chosen if measure.of(group)]
-    if view.submits:  # who rejects much answers the rest fast: requests give no ranks
+    if view.submits:  # no ranks for requests: a server that rejects many answers the rest fast
         ranked.sort(key=lambda group: (group.unverified, measure.mean(group)))
     lines = [tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
@@ -134,7 +133,7 @@ def _answers(view: View) -> list[Html]:
         lines.append(tag("p", _speed(measure, held, where)))
     if guessed := [f"{group.setup} ({measure.shown(group)})" for group in ranked if group.unverified]:
         are = "are" if len(guessed) > 1 else "is"
-        lines.append(tag("p", tag("b", f"Not ranked: {listed(guessed)}"), f" {are} {NOT_HELD}."))
+        lines.append(tag("p", tag("b", f"Not ranked: {listed(guessed)}"), f" {are} {NOT_CHECKED}."))
     for figure, of in view.answers.items():
         if figure != measure.figure:
             lines.append(_bars(figure, of, where))
@@ -143,16 +142,16 @@ def _answers(view: View) -> list[Html]:
     others = [group for group in stuck if group not in chosen]
     if others:
         names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
-        lines.append(tag("p", f"Not everything completed either with {names}."))
+        lines.append(tag("p", f"Also incomplete: {names}."))
     lines += _clogs(view)
     return lines
 
 
 def _headline(view: View, stuck: Sequence[Group]) -> str:
-    """Of a study that was cut short first of all that: what ran says nothing about the rest."""
+    """A study that was cut off says so first."""
     if not view.study.unfinished:
         return _of_what_ran(view, stuck)
-    return f"{view.study.unfinished[0].upper()}{view.study.unfinished[1:]}. Of what ran: {_of_what_ran(view, stuck)}"
+    return f"{view.study.unfinished[0].upper()}{view.study.unfinished[1:]}. Of the trials that ran: {_of_what_ran(view, stuck)}"
 
 
 def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
@@ -165,7 +164,7 @@ def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
     good = [setup for setup in view.setups if setup not in bad]
     how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
     did = "clogged" if how == {"clogged"} else "did not complete everything"
-    if how == {DAMAGED}:  # nobody knows what completed
+    if how == {DAMAGED}:  # what completed is unknown
         return f"{listed(bad)} cannot be judged: files of {'its' if len(bad) == 1 else 'their'} trials are damaged."
     if not good:
         return f"No set-up completed everything: {listed(bad)} {did}."
@@ -177,8 +176,10 @@ def _sent(view: View) -> str:
         sum(int(row.get(name) or 0) for row in view.rows) for name in ("requests", "rejected", "errors")
     )
     if not sent:
-        return "All steps of every trial ran to their end."
-    return f"{plural(sent, 'request')} sent: {rejected:,} rejected as too many (429), {errors:,} failed otherwise."
+        return "All steps of every trial completed."
+    return (
+        f"{plural(sent, 'request')} sent: {rejected:,} rejected (429 Too Many Requests), {errors:,} failed otherwise."
+    )
 
 
 def _speed(measure: Measure, ranked: Sequence[Group], where: str) -> Inside:
@@ -191,7 +192,7 @@ def _speed(measure: Measure, ranked: Sequence[Group], where: str) -> Inside:
     if close:
         return (
             at,
-            "no clear first: ",
+            "no clear winner: ",
             tag("b", listed([first.setup, *close])),
             f" are within their spread, at about {shown}.",
         )
@@ -199,12 +200,12 @@ def _speed(measure: Measure, ranked: Sequence[Group], where: str) -> Inside:
     spread = measure.of(first)
     was = "was the fastest" if spread and spread.deviation is not None else "was ahead (in a single run)"
     return (
-        at, tag("b", first.setup), f" {was}: {shown} {measure.about}. In multiples of that, the others took: {listed(slower, 8)}.",
+        at, tag("b", first.setup), f" {was}: {shown} {measure.about}. The others took, as multiples of that: {listed(slower, 8)}.",
     )  # fmt: skip
 
 
 def _ranking(measure: Measure, ranked: Sequence[Group], unranked: Sequence[Group], where: str) -> Html:
-    """A bar for each set-up: who completed by its time, then who did not, with what came of it."""
+    """A bar for each set-up: those that completed by their time, then the others with their outcome."""
     longest = max((measure.mean(group) for group in ranked), default=0.0) or 1.0
     lines = [
         _line(group, f"{measure.mean(group) / longest * 100:.1f}", measure.shown(group), _beside(group))
@@ -238,7 +239,7 @@ def _bars(figure: str, of: Sequence[AnswerFigure], where: str) -> Html:
 
 
 def _beside(group: Group) -> str:
-    """What else one wants to know of it at once."""
+    """A second figure beside the bar."""
     p99 = group.of("p99_s")
     if p99 is not None:
         return f"p99 {seconds(p99.mean)}"
@@ -262,7 +263,7 @@ def _line(group: Group, width: str | None, figure: str, more: str, doubtful: boo
 
 
 def _clogs(view: View) -> list[Html]:
-    """Who clogged and why: the first trial of every set-up that did, at most five."""
+    """Clogs and their causes: the first trial of each clogged set-up, at most five."""
     found: dict[str, list[Figures]] = {}
     for row in view.rows:
         if row["clog"] and row["outcome"] == "clogged":
@@ -278,7 +279,7 @@ def _clogs(view: View) -> list[Html]:
             tag(
                 "div",
                 tag("h2", f"{setup} clogged{times}{when}: {clog.get('kind')}", class_="small"),
-                tag("p", f"That is: {KINDS.get(str(clog.get('kind')), 'not known here')}.", class_="quiet"),
+                tag("p", f"Meaning: {KINDS.get(str(clog.get('kind')), 'not known here')}.", class_="quiet"),
                 tag("p", str(clog.get("summary") or ""), class_="clipped"),
                 class_="clogged",
             )
@@ -294,18 +295,18 @@ def _trust(view: View) -> Html:
     guessed = list(dict.fromkeys(group.setup for group in view.groups if group.unverified))
     missing = view.study.unfinished or next(iter(view.study.notes), "")
     if not bad and missing:
-        verdict = ("bad", "In part: ", f"{missing}. What ran to its end vouches for itself: {_sources(view)}")
+        verdict = ("bad", "In part: ", f"{missing}. The completed trials can be trusted: {_sources(view)}")
     elif not bad and guessed:
         say = "Not verified: " if len(guessed) == len(view.setups) else "In part: "
         verdict = (
             "bad",
             say,
-            f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_HELD}. {_sources(view).capitalize()}",
+            f"{listed(guessed)} {'is' if len(guessed) == 1 else 'are'} {NOT_CHECKED}. {_sources(view).capitalize()}",
         )
     elif not bad and view.study.on == "sim":
-        verdict = ("model", "Yes, as far as models go that were held against the real stacks: ", _sources(view))
+        verdict = ("model", "Yes, within the accuracy of models checked against the real stacks: ", _sources(view))
     elif not bad:
-        verdict = ("good", "Yes, of real components, by what the trials found of themselves: ", _sources(view))
+        verdict = ("good", "Yes, figures of real components that passed all validity checks: ", _sources(view))
     else:
         reasons = list(dict.fromkeys(reason for trial in bad for reason in trial.reasons))
         which = (
@@ -316,25 +317,25 @@ def _trust(view: View) -> Html:
         kept = (
             ""
             if len(bad) == len(view.study.trials)
-            else " They are left out of means and charts where the set-up has others, else shown and marked with !."
+            else " They are left out of means and charts if their set-up has others, else shown and marked with !."
         )
-        kept += f" The study is not whole: {view.study.unfinished}." if view.study.unfinished else ""
+        kept += f" The study is not complete: {view.study.unfinished}." if view.study.unfinished else ""
         say = "No: " if len(bad) == len(view.study.trials) else "In part: "
         verdict = (
             "bad",
             say,
-            f"{which} can vouch for its figures ({listed(reasons, 4)}).{kept} {_sources(view).capitalize()}",
+            f"{which} can be trusted ({listed(reasons, 4)}).{kept} {_sources(view).capitalize()}",
         )
     kind, word, why = verdict
     failed = _failed_expectations(view)
     spread = (
         f"± is the standard deviation over {view.repeats} repeats."
         if view.repeats > 1
-        else "One repeat each: how much a figure varies from run to run is not known."
+        else "One repeat each: the variation between runs is unknown."
     )
     return tag(
         "p", tag("b", sure), tag("b", word, class_=kind), why, " ", spread,
-        tag("b", f" {failed}", class_="bad") if failed else None, " ", tag("a", "More on that", href="#validity"), ".",
+        tag("b", f" {failed}", class_="bad") if failed else None, " ", tag("a", "Details", href="#validity"), ".",
         class_="trust",
     )  # fmt: skip
 
@@ -343,11 +344,11 @@ def _sources(view: View) -> str:
     if view.study.on == "sim":
         return (
             "times are the simulator's own, without error of measurement; its models are not the real components, and "
-            "docs/fidelity.md says how far those that were compared are off."
+            "docs/fidelity.md has the differences."
         )
     worst = max((error for trial in view.study.trials for error in trial.errors_ns), default=0)
     within = f" and are off by at most {lasting(worst / 1e9)}" if worst else ""
-    return f"times are those of what was watched{within}."
+    return f"times are those of watched events{within}."
 
 
 def _failed_expectations(view: View) -> str:

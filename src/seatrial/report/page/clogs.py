@@ -1,7 +1,4 @@
-"""Clogs, drawn: who holds what, and who waits for it.
-
-The diagnosis has edges; the snapshot of that moment says of everyone involved what it holds and what it still needs.
-"""
+"""Clogs as wait-for graphs: edges from the diagnosis, and what each workload holds and needs from the snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ SNAPSHOT = "snapshot-clog.json.gz"
 
 
 def clogs(view: View) -> PageSection | None:
-    """The first clog of every set-up, most telling first."""
+    """The first clog of every set-up, the most certain first."""
     found: dict[tuple[str, str], TrialRecord] = {}
     for trial in view.study.trials:
         clog = trial.document.get("clog")
@@ -33,9 +30,11 @@ def clogs(view: View) -> PageSection | None:
         return None
     shown = [_clog(view, trial) for trial in list(found.values())[:SHOWN]]
     drawn = any(one["edges"] for one in shown)
-    title = "An arrow leads from one that waits to one that holds what it needs" if drawn else "What could not be had"
-    note = "Strong arrows are the ring that cannot come apart. A click on a name says what it holds and waits for."
-    more = f"{plural(len(found), 'clog')} in all; the first {SHOWN} are here." if len(found) > SHOWN else ""
+    title = (
+        "An arrow leads from a waiting workload to a workload that holds what it needs" if drawn else "Wait-for graph"
+    )
+    note = "Strong arrows are the cycle. A click on a name shows what it holds and waits for."
+    more = f"{plural(len(found), 'clog')} in all; the first {SHOWN} are shown." if len(found) > SHOWN else ""
     return PageSection(
         "clog",
         "Clog",
@@ -95,7 +94,7 @@ def _member(name: str, state: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _states(trial: TrialRecord) -> dict[str, dict[str, Any]]:
-    """Every workload of the snapshot by its name, with the names of its nodes; nothing where there is no snapshot to read."""
+    """Every workload of the snapshot by name, with its nodes; empty without a readable snapshot."""
     try:
         state = json.loads(gzip.decompress((trial.directory / SNAPSHOT).read_bytes()))
     except (OSError, ValueError, EOFError):

@@ -26,7 +26,7 @@ def section(comparison: SideComparison, name: str, everything: bool = False) -> 
 
 
 def body(comparison: SideComparison, everything: bool = False) -> Html:
-    """What is to be known first stands on top: that the sides are not alike, then the answer."""
+    """Warnings first, then the answer, then the table."""
     reasons = [tag("li", reason) for reason in comparison.unlike]
     warning = tag("div", tag("b", "Not comparable, compared anyway:"), tag("ul", reasons), class_="warning")
     headings, rows = comparisons.table(comparison, everything)

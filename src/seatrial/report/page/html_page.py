@@ -1,4 +1,4 @@
-"""report.html: one file that opens from a disk, without a network, years later.
+"""report.html: one self-contained file that opens from a disk, without a network.
 
 The file contains its styles and scripts; its content security policy allows only these, by hash, and no other source.
 """
@@ -26,7 +26,7 @@ from seatrial.report.page.validity import again, validity
 from seatrial.report.page.view import PageSection, View, view_of
 from seatrial.report.page.waterfall import waterfall
 
-# In the order of the page. Each is None where the study has nothing to show for it.
+# In the order of the page. Each returns None if the study has nothing to show.
 SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     summary,
     totals,
@@ -44,7 +44,7 @@ _LIGHT_OR_DARK = "Light or dark"
 
 
 def write_page(study: Study, more: Sequence[PageSection] = ()) -> Path:
-    """Writes report.html of the study; `more` comes behind the summary, such as a comparison with other studies."""
+    """Writes report.html of the study; `more` sections follow the summary, such as a comparison."""
     path = study.out / REPORT
     text = page(view_of(study), more)
     with atomic_write(path) as part:
@@ -60,7 +60,7 @@ def page(view: View, more: Sequence[PageSection] = ()) -> str:
 
 
 def document(title: str, top: Html, sections: Sequence[PageSection], setups: Sequence[str]) -> str:
-    """A whole page of these parts; `setups` give the colours, in their order."""
+    """A whole page of these parts; the order of `setups` gives their colours."""
     style, script = _asset("page.css"), _script()
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
@@ -79,7 +79,7 @@ def document(title: str, top: Html, sections: Sequence[PageSection], setups: Seq
     body = join(
         tag("nav", tag("ul", contents), switch, aria_label="Contents"),
         tag("main", top, [_section(section) for section in sections]),
-        tag("footer", "Made by seatrial from the study directory alone. Nothing was loaded from anywhere else."),
+        tag("footer", "Made by seatrial from the study directory alone. This page loads nothing."),
         tag("noscript", tag("p", "Charts need JavaScript; the tables above and below do not.")),
         tag("div", id="tip", role="status", hidden=True),
         json_block(list(setups), id="setups"),

@@ -1,7 +1,7 @@
 """Markup for report.html in which names and messages of a cluster can only be text.
 
-Names come from clusters and files of others: `<script>` is a legal name in some of them. So markup has a type of its own, all
-other text is escaped where it is put in, and data for scripts is JSON that cannot end its element.
+Names come from clusters and foreign files, where `<script>` may be a legal name. So markup has its own type, all other text is
+escaped on insertion, and data for scripts is JSON that cannot end its element.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.record.trial_record import REAL, UNVERIFIED, VERIFIED
+
+_BADGES = {
+    REAL: ("real", "real components"),
+    VERIFIED: ("checked model", "model checked against the real stack"),
+    UNVERIFIED: ("model not checked yet", "model not checked against the real stack yet"),
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 _VOID = frozenset({"br", "meta", "input", "hr", "img"})
 
 
 class Html(str):
-    """Markup: put in as it stands."""
+    """Markup, inserted without escaping."""
 
     __slots__ = ()
 
@@ -40,7 +47,7 @@ def tag(name: str, /, *inside: Inside, **attributes: str | int | float | bool | 
 
 
 def join(*inside: Inside) -> Html:
-    """Markup as it stands, all other text escaped, lists one after another."""
+    """Joins markup and lists of it; all other text is escaped."""
     parts: list[str] = []
     for one in inside:
         if one is None:
@@ -53,19 +60,19 @@ def join(*inside: Inside) -> Html:
 
 
 def escaped(text: str) -> Html:
-    """Text as HTML: markup and control characters in it do no harm."""
+    """Text as HTML, with markup and control characters escaped."""
     return Html(html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), quote=True))
 
 
 def json_block(data: Any, **attributes: str) -> Html:
-    """Data for a script. No `<` is left in it, so nothing in it can end the element; all is ASCII, so no line ends there either."""
+    """Data for a script: JSON in ASCII without `<`, so nothing in it can end the element or a line."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return tag("script", Html(safe), type="application/json", **attributes)
 
 
 def chart(kind: str, data: Any, title: str, *notes: Inside, controls: Inside = None) -> Html:
-    """A figure that the script of that kind (`assets/KIND.js`) fills; the title says in words what one sees."""
+    """A figure that the script of that kind (`assets/KIND.js`) fills; the title describes it."""
     return tag(
         "figure",
         tag("figcaption", tag("h3", title), [tag("p", note) for note in notes if note], class_="caption"),
@@ -78,8 +85,9 @@ def chart(kind: str, data: Any, title: str, *notes: Inside, controls: Inside = N
 
 
 def badge(evidence: str) -> Html:
-    """What figures are of, told apart at a glance: `real`, `verified model`, `unverified model`."""
-    return tag("span", evidence, class_=f"badge {evidence.split(maxsplit=1)[0]}")
+    """The source of figures: real components, a checked model, or an unchecked one."""
+    short, long = _BADGES[evidence]
+    return tag("span", short, class_=f"badge {evidence.split(maxsplit=1)[0]}", title=long)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and what it is sorted by where that is something else; None is sorted last."""
+    """The text of a cell, and its sort key if that differs; None is sorted last."""
 
     shown: Inside
     value: float | str | None = None
@@ -101,7 +109,7 @@ class Cell:
 
 
 def table(heads: Sequence[Heading], rows: Sequence[Sequence[Cell]], caption: str, name: str = "") -> Html:
-    """A table that is sorted by a click on a heading; the first column names the row."""
+    """A table that a click on a heading sorts; the first column names the row."""
     top = [
         tag(
             "th", tag("button", head.text, type="button", title=head.about or None),

@@ -1,6 +1,6 @@
-"""Columns of numbers for the page, small: whole numbers, differences, bytes of a kind together, gzip, base64.
+"""Compact columns of integers for the page: differences, bytes of equal significance together, gzip, base64.
 
-Times of 100,000 pods as JSON would be 5 MB and a second of parsing; so they are a tenth of that, and `assets/base.js` reads them
+Times of 100,000 pods as JSON would be 5 MB and a second of parsing; packed they are a tenth of that. `assets/base.js` reads them
 into typed arrays.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MISSING = -1  # a time that does not exist; all others are 0 or more
+MISSING = -1  # no time; all times are 0 or more
 
 
 def pack(columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
-    """What `unpack` of the page makes columns of again."""
+    """Packs columns for `unpack` of the page."""
     words = json.dumps(dict(texts or {}), separators=(",", ":")).encode()
     parts = [words, *(_shuffled(column) for column in columns.values())]
     return {
@@ -36,12 +36,12 @@ def ticks(values: npt.NDArray[Any], unit: float) -> npt.NDArray[np.int32]:
 
 
 def unit_for(span_s: float) -> float:
-    """Of a clock over so long a time: so fine that nothing on a screen would show more, so coarse that the numbers stay small."""
+    """The time unit for a span: as fine as a screen shows, and coarse enough for small numbers."""
     return 1e-5 if span_s < 20 else 1e-3 if span_s < 1e6 else 1.0
 
 
 def _shuffled(column: npt.NDArray[Any]) -> bytes:
-    """Differences, small ones of either sign as small numbers; all lowest bytes first, the mostly empty highest ones last."""
+    """Zigzag-encoded differences, bytes of equal significance together."""
     values = column.astype(np.int64)
     differences = values - np.concatenate(([0], values[:-1]))
     zigzag = ((differences << 1) ^ (differences >> 63)).astype(np.uint64)

@@ -16,11 +16,11 @@ from seatrial.record.trial_record import TrialRecord
 from seatrial.report.page.markup import Cell, Heading, Html, chart, join, table, tag
 from seatrial.report.page.view import PageSection, View
 
-POINTS = 240  # of one line; more of them are joined to means
+POINTS = 240  # points per line; more are averaged
 
 
 def requests(view: View) -> PageSection | None:
-    """Nothing for a study that sent no requests of its own."""
+    """The section; None for a study without requests."""
     trials = [trial for trial in view.study.trusted if ApiLoad(trial).there]
     if not trials:
         return None
@@ -28,10 +28,10 @@ def requests(view: View) -> PageSection | None:
 
 
 def _identities(trials: list[TrialRecord]) -> Html:
-    """A row for everyone who sent something in a set-up and its params; figures are means over runs."""
+    """A row per set-up, params and identity; figures are means over runs."""
     lines = by_identity(trials)
     params = [Heading("with", number=False)] if any(line.params for line in lines) else []
-    about = "from when it was due to the whole answer, of those that were answered well"
+    about = "from due to the whole answer, of successful requests"
     heads = [
         Heading("set-up", number=False), *params, Heading("who", number=False),
         *(Heading(FIGURES[name].title, about=FIGURES[name].about) for name in COUNTED),
@@ -47,8 +47,8 @@ def _identities(trials: list[TrialRecord]) -> Html:
         ])  # fmt: skip
     doubts = [tag("li", f"{trial.name}: {'; '.join(trial.reasons)}") for trial in trials if not trial.valid]
     return join(
-        tag("p", "What everyone asked of the server, means over runs. Rejected is what the server refused with 429."),
-        tag("p", "! marks what is not to be trusted:", tag("ul", doubts)) if doubts else None,
+        tag("p", "Requests by identity, means over runs. Rejected: answered with 429."),
+        tag("p", "! marks figures that are not to be trusted:", tag("ul", doubts)) if doubts else None,
         table(heads, rows, "Requests by set-up and identity. A heading sorts by its column."),
     )
 
@@ -81,7 +81,7 @@ def _measured(trials: list[TrialRecord]) -> Html | None:
         return None
     data = {"x": {"label": "since the first request", "time": True}, "y": {"label": ""}, "plain": True, "panels": drawn}
     return chart(
-        "lines", data, "What the server and the machine went through while requests were sent",
+        "lines", data, "Server and machine while requests were sent",
         "A line for every run. Rate, duration, requests in flight and rejected are the server's own counts; where it was not asked "
         "they come from the requests.",
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""How long each step of a workload took: over the time of submission, and how that is distributed.
+"""Durations of each stage over the time of submission, and their distribution, of trials that can be trusted.
 
-Dots are a sample where there are many; histograms count all. Both are of trials that can be trusted.
+Dots are a sample if there are many; histograms count all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BINS = 30
 
 
 def steps(view: View) -> PageSection | None:
-    """The section; None where no step was reached."""
+    """The section; None if no stage was reached."""
     found = {chosen: _steps(view, chosen) for chosen in view.charted}
     cells = sum(len(step.points) for rows in found.values() for step in rows)
     if not cells:
@@ -40,18 +40,14 @@ def steps(view: View) -> PageSection | None:
         "rows": rows,
         "packed": pack(columns),
     }
-    sample = (
-        f"Of each set-up at most {most:,} workloads are drawn in a step, picked at random; the histograms count all."
-        if cut > most
-        else ""
-    )
+    sample = f"At most {most:,} random workloads per set-up are drawn; histograms count all." if cut > most else ""
     left_out = len(view.study.trials) - len(view.study.trusted)
     doubt = f"Trials that are not to be trusted are left out: {left_out}." if left_out else ""
     return PageSection(
-        "steps", "Steps", "How long every step took",
+        "steps", "Stages", "Duration of every stage",
         chart(
-            "steps", data, "Every dot is a workload: when it was submitted, and how long the step took it",
-            "Right: how many workloads took how long, all set-ups to one scale.", sample, doubt, view.left_out,
+            "steps", data, "A dot is a workload: its submission time and the duration of the stage",
+            "Right: distribution, all set-ups to one scale.", sample, doubt, view.left_out,
         ),
     )  # fmt: skip
 
@@ -67,7 +63,7 @@ def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int3
     values = {setup: points.joined() for setup, points in step.points.items()}
     longest = max(float(np.max(np.abs(took))) for _, took in values.values())
     last = max(float(np.max(at)) for at, _ in values.values())
-    # What a step took may differ by less than a millisecond in a minute.
+    # Durations of a minute may differ by less than a millisecond.
     unit, unit_at = (1e-5 if longest < 1e4 else unit_for(longest)), unit_for(last)
     edges = edges_of([took for _, took in values.values()], BINS)
     of = []
@@ -92,7 +88,7 @@ def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int3
 
 
 def _picked(at: Seconds, most: int) -> npt.NDArray[np.intp]:
-    """Of many a random but fixed sample, in the order of submission."""
+    """A fixed random sample, in the order of submission."""
     order = np.argsort(at, kind="stable")
     if len(order) <= most:
         return order

@@ -40,7 +40,7 @@ def summary(view: View) -> PageSection | None:
         total = FIGURES["total_s"]
         heads.append(Heading(total.title, about=f"{total.about}; only if everything completed"))
         columns.append(_spreads([group.of(total.name) for group in groups]))
-    heads.append(Heading("completed", about="trials in which everything completed"))
+    heads.append(Heading("completed", about="trials in which every workload completed"))
     columns.append([_done(group) for group in groups])
     for figure in (one for one in FIGURES.values() if one.heading and one.name != "total_s"):
         spreads = [group.of(figure.name) for group in groups]
@@ -55,9 +55,11 @@ def summary(view: View) -> PageSection | None:
 def _notes(view: View) -> Html:
     notes = ["Percentiles are of turnaround, from submitted to completed. "] if view.submits else []
     if any(group.completed < len(group.rows) for group in view.groups):
-        notes.append("A set-up that did not complete everything has no total and no percentiles: it would look fast. ")
+        notes.append(
+            "A set-up with workloads that did not complete has no total and no percentiles, which would flatter it. "
+        )
     if any(group.doubtful for group in view.groups):
-        notes.append("! marks a set-up with trials that are not to be trusted; they are left out where it has others. ")
+        notes.append("! marks a set-up with trials that are not to be trusted; they are left out if it has others. ")
     return tag("p", *notes, class_="quiet")
 
 
@@ -70,7 +72,7 @@ def _every_trial(view: View) -> Html:
     rows = [_trial(row) for row in view.rows[:TRIALS_SHOWN]]
     cut = "" if len(view.rows) <= TRIALS_SHOWN else f", of which the first {TRIALS_SHOWN}; summary.csv has all"
     inner = table(heads, rows, "Every trial. A heading sorts by its column.")
-    return tag("details", tag("summary", f"Every one of {plural(len(view.rows), 'trial')}{cut}"), inner)
+    return tag("details", tag("summary", f"All {plural(len(view.rows), 'trial')}{cut}"), inner)
 
 
 def _trial(row: Figures) -> list[Cell]:

@@ -1,7 +1,6 @@
-"""Who ran where, from when to when: every pod on its node, and every workload from its submission to its end.
+"""The timeline: every pod on its node, and every workload from its submission to its end.
 
-A study may hold more than a page should carry. Then trials are left out, or of a very large trial every k-th workload is
-drawn with all its pods; both are said.
+Large studies leave out trials, and a very large trial shows only every k-th workload with all its pods; the page says so.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ TRIALS = 80
 @dataclass(frozen=True)
 class _Picked:
     trial: TrialRecord
-    every: int  # of its workloads every so-manieth is drawn
+    every: int  # every n-th workload is drawn
 
 
 def timeline(view: View) -> PageSection | None:
-    """The section; None where nothing was submitted."""
+    """The section; None without workloads."""
     if not view.submits:
         return None
     picked = _picked(view)
@@ -47,20 +46,20 @@ def timeline(view: View) -> PageSection | None:
         largest = {str(row["trial"]) for group in view.at(view.largest) for row in group.rows}
         chosen = next((n for n, one in enumerate(picked) if one.trial.name in largest), 0)
     return PageSection(
-        "timeline", "Timeline", "Who ran where, from when to when",
+        "timeline", "Timeline", "Pods and workloads over time",
         chart(
             "timeline", {"trials": data, "chosen": chosen},
-            "Every bar is a pod on its node, or a workload on its way: blue runs, orange holds its place and does not run",
+            "A bar is a pod on its node, or a workload: blue runs, orange holds its node and does not run",
             "Drag to move; the buttons, or the wheel after a click, zoom. Where rows are thinner than a pixel, a colour's strength "
             "is how much of it there is.",
-            f"{plural(left_out, 'trial')} left out here to keep the page small." if several and left_out else "",
-            f"Of the largest trial every {thin}th workload is drawn, with all its pods." if thin > 1 else "",
+            f"{plural(left_out, 'trial')} left out to keep the page small." if several and left_out else "",
+            f"In the largest trial every {thin}th workload is drawn, with all its pods." if thin > 1 else "",
         ),
     )  # fmt: skip
 
 
 def _picked(view: View) -> list[_Picked]:
-    """As many trials as fit, first repeats and clogged ones first; in their own order."""
+    """As many trials as fit; first repeats and clogged trials have precedence."""
     order = sorted(
         view.study.trials,
         key=lambda trial: (not trial.document.get("clog"), int(trial.document.get("repeat") or 0), -_pods(view, trial)),
@@ -135,7 +134,7 @@ def _trial(view: View, picked: _Picked) -> dict[str, Any]:
 
 
 def _bound(seen: Lifecycle, workloads: pl.DataFrame) -> pl.DataFrame:
-    """Pods of these workloads that were bound to a node, node by node, in the order in which they came."""
+    """Bound pods of these workloads, by node and time."""
     if SCHEDULED.name not in seen.pods.columns:
         return pl.DataFrame(schema={"place": pl.Int32, "node": pl.Int32, "gone": pl.Int32})
     places = workloads.select(pl.col("number").alias("workload")).with_row_index("place")

@@ -1,6 +1,6 @@
 """Total time over the parameter: one line for each set-up, the spread of its repeats around it, every repeat as a dot.
 
-Where several parameters vary, the one with most values is the axis, and every combination of the others has a panel of its own.
+If several parameters vary, the one with most values is the axis, and every combination of the others has a panel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PANELS = 12
 
 
 def totals(view: View) -> PageSection | None:
-    """The section; None where no param varies."""
+    """The section; None if no param varies."""
     if not view.values or not view.submits:
         return None
     name = max(view.values, key=lambda one: (_numeric(view.values[one]), len(view.values[one])))
@@ -41,9 +41,9 @@ def totals(view: View) -> PageSection | None:
     spread = (
         f"Lines are means of {view.repeats} repeats, bands one standard deviation to either side, dots single repeats."
         if view.repeats > 1
-        else "One repeat each: no spread is known."
+        else "One repeat each: the spread is unknown."
     )
-    gaps = f"{plural(missing, 'point')} missing: there a repeat did not complete everything." if missing else ""
+    gaps = f"{plural(missing, 'point')} missing, where a repeat did not complete everything." if missing else ""
     cut = f"The first {PANELS} of {len(panels)} panels." if len(panels) > PANELS else ""
     title = FIGURES["total_s"].about.capitalize()
     return PageSection(

@@ -34,15 +34,15 @@ def validity(view: View) -> PageSection:
     if how:
         parts.append(tag("p", f"The client's thread was scheduled as {' or '.join(how)} while trials ran."))
     parts += [_rates(view), _sources(view), _expectations(view)]
-    parts.append(_lines("Stalls, and what audits and waits found", _found(view)))
+    parts.append(_lines("Stalls, audits and waits that timed out", _found(view)))
     known = dict.fromkeys(str(line) for trial in view.study.trials for line in trial.document.get("findings") or ())
-    parts.append(_lines("What was known before the run", known))
-    parts.append(_lines("What is missing", view.study.notes))
-    return PageSection("validity", "Validity", "Can this be trusted?", join(parts))
+    parts.append(_lines("Findings before the run", known))
+    parts.append(_lines("Missing", view.study.notes))
+    return PageSection("validity", "Validity", "Can the figures be trusted?", join(parts))
 
 
 def again(view: View) -> PageSection:
-    """What to type, and with what it was run before."""
+    """The command to run the study again, versions and machine."""
     document = view.study.document
     run = document.get("run") or {}
     command = shlex.join(map(str, run.get("command") or ())) or f"seatrial run {shlex.quote(view.study.name)}"
@@ -68,8 +68,8 @@ def again(view: View) -> PageSection:
         "again", "Run it again", "Run it again",
         join(
             tag(
-                "p", "With OUT for the directory of this page: ", tag("code", "seatrial run OUT/study.json"),
-                " runs the same again; the same seed gives the same figures on the simulator. It was run with:",
+                "p", "With OUT as the directory of this page: ", tag("code", "seatrial run OUT/study.json"),
+                " runs the study again; on the simulator the same seed gives the same figures. The original command:",
             ),
             marked(
                 tag(
@@ -77,7 +77,7 @@ def again(view: View) -> PageSection:
                     tag("button", "Copy", type="button", class_="copy"), class_="command",
                 )
             ),
-            tag("p", "This page again, from the directory alone: ", tag("code", "seatrial report OUT --open")),
+            tag("p", "To make this page again from the directory: ", tag("code", "seatrial report OUT --open")),
             tag("h3", "Versions and machine"),
             _facts(facts), marked(_facts(machine)),
             _folded("The scenario as it was read", document.get("scenario")),
@@ -87,7 +87,7 @@ def again(view: View) -> PageSection:
 
 
 def _rates(view: View) -> Html | None:
-    """What the client was asked for and what it reached, where it was asked for something."""
+    """Rates that the client was asked for, and reached."""
     rows = []
     for trial in view.study.trials:
         for rate in (trial.document.get("validity") or {}).get("rates") or ():
@@ -104,7 +104,7 @@ def _rates(view: View) -> Html | None:
         return None
     heads = [
         Heading("trial", number=False), Heading("phase", number=False), Heading("asked for /s"), Heading("reached /s"),
-        Heading("share"), Heading("late by up to, s"),
+        Heading("share"), Heading("late at most, s"),
     ]  # fmt: skip
     return _fold(
         f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")
@@ -121,12 +121,12 @@ def _sources(view: View) -> Html:
         [Cell(name), Cell(lasting(error / 1e9) if error else "none", error), Cell(str(count), count)]
         for (name, error), count in found.items()
     ]
-    heads = [Heading("where times come from", number=False), Heading("error at most"), Heading("trials")]
+    heads = [Heading("source of times", number=False), Heading("error at most"), Heading("trials")]
     return table(heads, rows, "Sources of times") if rows else Html("")
 
 
 def _expectations(view: View) -> Html | None:
-    """Over all repeats, as the exit status has it: what passed only within noise, or was not judged, is said too."""
+    """Verdicts over all repeats, as for the exit status, including gates within noise or not judged."""
     rows = []
     for text, verdicts in view.gates.items():
         telling = sorted((v for v in verdicts if v.state != HOLDS), key=lambda v: (FAILS, OPEN, SKIPPED).index(v.state))
@@ -136,7 +136,7 @@ def _expectations(view: View) -> Html | None:
         rows.append(
             [Cell(tag("code", text), text), Cell(f"{good} of {len(verdicts)}", good / len(verdicts), kind), Cell(why)]
         )
-    heads = [Heading("expected", number=False), Heading("holds"), Heading("where not, the first", number=False)]
+    heads = [Heading("expected", number=False), Heading("holds"), Heading("first failure", number=False)]
     return table(heads, rows, "Expectations of the scenario") if rows else None
 
 
@@ -162,7 +162,7 @@ def _facts(facts: Mapping[str, Any]) -> Html:
 
 
 def _settings(view: View) -> list[Html]:
-    """Every setting of every set-up, defaults filled in: once for each set-up."""
+    """Every setting of each set-up, including defaults."""
     seen: dict[str, Any] = {}
     for trial in view.study.trials:
         if trial.document.get("settings"):

@@ -1,7 +1,7 @@
 """A study as the sections of the page see it, and what a section is.
 
-A section is a function of the view that gives a `PageSection`, or None where there is nothing to show. To add a
-section, add its function to `SECTIONS` in `html_page`, or pass a ready section to `write_page`.
+A section is a function from the view to a `PageSection`, or None if there is nothing to show. To add a section,
+add its function to `SECTIONS` in `html_page`, or pass a ready section to `write_page`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from seatrial.report.durations import lasting
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.page.markup import Html
 
-CHARTED = 100  # sets of params that have charts of their own; a sweep of 1,000 would make the page 7.5 MB
-LONGEST = 60  # of a name in a sentence; tables have the whole
+CHARTED = 100  # sets of params with charts; a sweep of 1,000 would make the page 7.5 MB
+LONGEST = 60  # letters of a name in a sentence; tables have the whole name
 Combination = tuple[tuple[str, str], ...]  # the params that vary, with their values as text
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part of the page: its anchor, what the list of contents calls it, its heading, and markup made with `markup`."""
+    """A part of the page: anchor, title in the table of contents, heading, and markup made with `markup`."""
 
     name: str
     short: str
@@ -37,14 +37,14 @@ class PageSection:
 
 @dataclass(frozen=True)
 class View:
-    """The study, its figures, and its trials put together by what they share."""
+    """The study, its figures, and its trials grouped by set-up and params."""
 
     study: Study
     rows: Sequence[Figures]
 
     @cached_property
     def gates(self) -> dict[str, list[Verdict]]:
-        """Every expectation of the scenario, with its verdicts; none while a trial runs, or where one was cut off."""
+        """Every expectation of the scenario with its verdicts; empty while a trial runs or if one was cut off."""
         found: dict[str, list[Verdict]] = {}
         if any(trial.outcome == CUT_OFF for trial in self.study.trials):
             return found
@@ -75,7 +75,7 @@ class View:
 
     @cached_property
     def combinations(self) -> list[Combination]:
-        """Every set of params in the order in which they came; one empty one where nothing varies."""
+        """Every set of params, in order; a single empty set if nothing varies."""
         return list(dict.fromkeys(combination(group) for group in self.groups))
 
     @cached_property
@@ -91,7 +91,7 @@ class View:
 
     @cached_property
     def left_out(self) -> str:
-        """Says where the rest is, if not every set of params has charts."""
+        """A note if not every set of params has charts."""
         if len(self.charted) == len(self.combinations):
             return ""
         return (
@@ -101,7 +101,7 @@ class View:
 
     @cached_property
     def largest(self) -> Combination:
-        """The one that says most: where most pods were, the last of several."""
+        """The set of params with most pods, the last of several."""
         best = max(self.groups, key=lambda group: group.most("pods"))
         equal = [group for group in self.groups if group.most("pods") == best.most("pods")]
         return combination(equal[-1])
@@ -113,12 +113,12 @@ class View:
 
     @cached_property
     def submits(self) -> bool:
-        """Whether it is about workloads at all; a study may only send requests to the API server."""
+        """Whether the study submits workloads; it may only send requests to the API server."""
         return any(row["workloads"] or row["submitted"] for row in self.rows)
 
     @cached_property
     def answers(self) -> dict[str, list[AnswerFigure]]:
-        """The figures that the scenario names as its answer, at the combination that says most."""
+        """The figures that the scenario names as its answer, for `largest`."""
         return answers(self.study, self.at(self.largest)) if self.groups else {}
 
     @cached_property
@@ -162,7 +162,7 @@ def view_of(study: Study) -> View:
 
 
 def _spread(chosen: Sequence[Combination], most: int) -> list[Combination]:
-    """Of many so many, at even distances, with the first and the last."""
+    """`most` items at even distances, with the first and the last."""
     if len(chosen) <= most:
         return list(chosen)
     return [chosen[round(place * (len(chosen) - 1) / (most - 1))] for place in range(most)]
@@ -188,7 +188,7 @@ def as_number(text: str) -> float | None:
 
 
 def seconds(value: float | None, decimals: int | None = None) -> str:
-    """As a person would say it."""
+    """A duration in words."""
     return "–" if value is None else lasting(value, decimals=decimals)
 
 
@@ -198,7 +198,7 @@ def plural(count: int, thing: str, things: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """a, b and c; of many the first few and how many more, of a very long one its beginning."""
+    """`a, b and c`; long lists and long names are cut."""
     short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
     shown = short if len(names) <= most else [*short[: most - 1], f"{len(names) - most + 1} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

@@ -1,7 +1,7 @@
-"""Where the time went: what every step of the lifecycle took of a workload's turnaround, for each set-up.
+"""Where the time went: the share of every stage in the turnaround, for each set-up.
 
-Means are over workloads that completed, so that the steps of a set-up add up to its mean turnaround. How many workloads reached a
-stage stands beside it: in a set-up that clogged that is where to look.
+Means are over completed workloads, so that the stages of a set-up add up to its mean turnaround. A number beside a stage says how
+many workloads reached it: in a clogged set-up, look there first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seatrial.report.page.view import Combination, PageSection, View, in_words
 
 @dataclass
 class Sums:
-    """Of all workloads of one set-up: how many there were, and per stage who reached it and what it took in all."""
+    """Totals of one set-up: workloads, and per stage the workloads that reached it and its time."""
 
     submitted: int = 0
     completed: int = 0
@@ -59,9 +59,9 @@ def waterfall(view: View) -> PageSection | None:
     return PageSection(
         "waterfall", "Where time went", "Where the time went",
         chart(
-            "waterfall", data, "Mean time of a completed workload in every step, from submitted to completed",
-            "A bar begins where the step before it ended. The longest step is dark. A number beside a stage: only "
-            "so many workloads reached it.", view.left_out,
+            "waterfall", data, "Mean time of a completed workload in every stage, from submitted to completed",
+            "A bar begins where the stage before it ended. The longest stage is dark. A number beside a stage: "
+            "workloads that reached it, if not all did.", view.left_out,
         ),
     )  # fmt: skip
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
-from seatrial.model.plan import Scalar, Workload
-from seatrial.model.settings import Settings
+from seatrial.model.plan import Scalar, Setup, Workload
 from seatrial.model.units import SECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
@@ -45,20 +44,20 @@ class CoschedulingReal(DefaultReal):
 
     signs = PresenceSigns("podgroups.scheduling.x-k8s.io", ("scheduler-plugins-scheduler",))
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:
-        return (*super().permissions(settings), *permissions(POD_GROUPS, "create"))
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        return (*super().permissions(setup), *permissions(POD_GROUPS, "create"))
 
     def programs(self) -> Sequence[GoBinary]:
         return (SCHEDULER, CONTROLLER)
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
         config = plane.files["scheduler.yaml"]
         assert isinstance(config, Mapping)
         scheduler = replace(plane.component("kube-scheduler"), binary=SCHEDULER)
         return (
             plane.with_component(scheduler)
             .with_component(_controller())
-            .with_file("scheduler.yaml", {**config, "profiles": [_profile(settings["coscheduling"])]})
+            .with_file("scheduler.yaml", {**config, "profiles": [_profile(setup.settings["coscheduling"])]})
             .with_manifests(CONTROLLER)
             .with_identity(_IDENTITY)
             .with_objects(_role(), _binding())

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.kube.resources import JOBS, Resource
+from seatrial.kube.resources import JOBS, PRIORITY_CLASSES, Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns, RealSide
-from seatrial.model.plan import Amounts, Workload
-from seatrial.model.settings import Settings
+from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.observe.observer import PLAIN_WATCHES, Watch
 from seatrial.stacks import job_objects
 
@@ -22,17 +21,27 @@ class DefaultReal(RealSide):
     creates: Resource = JOBS
     signs: PresenceSigns | None = None
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:  # noqa: ARG002
+    def permissions(self, setup: Setup) -> Sequence[Permission]:  # noqa: ARG002
         return permissions(JOBS, "create", "list", "watch", "delete")
 
     def programs(self) -> Sequence[GoBinary]:
         return ()
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:  # noqa: ARG002
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:  # noqa: ARG002
         return plane
 
+    def priority_classes(
+        self, setup: Setup, values: Sequence[int], labels: Mapping[str, str], *, preempt: bool  # noqa: ARG002
+    ) -> Sequence[Manifest]:  # fmt: skip
+        """PriorityClasses. They are cluster-wide, so they are named after the study and carry its label.
+
+        Without `preempt` pods are scheduled first but evict nobody: on existing nodes pods may be somebody else's.
+        """
+        policy = {"preemptionPolicy": "PreemptLowerPriority" if preempt else "Never"}
+        return job_objects.priority_classes(PRIORITY_CLASSES, values, labels, policy)
+
     def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
+        self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
     ) -> Sequence[Manifest]:  # fmt: skip
         return ()
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from seatrial.model.control_plane import ControlPlane
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
-from seatrial.model.plan import Workload
-from seatrial.model.settings import Settings
+from seatrial.model.plan import Setup, Workload
 from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
@@ -19,10 +18,10 @@ class GangReal(DefaultReal):
 
     signs = PresenceSigns(served=POD_GROUPS.api_version)
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:
-        return (*super().permissions(settings), *permissions(POD_GROUPS, "create", "list", "watch"))
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        return (*super().permissions(setup), *permissions(POD_GROUPS, "create", "list", "watch"))
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:  # noqa: ARG002
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:  # noqa: ARG002
         """The controller manager needs the gate too: it removes the finalizer of deleted PodGroups."""
         server = plane.component("kube-apiserver").flag("--runtime-config", f"{POD_GROUPS.api_version}=true")
         manager = plane.component("kube-controller-manager").gates(GenericWorkload=True)

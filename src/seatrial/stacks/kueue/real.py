@@ -16,25 +16,27 @@ from seatrial.kube.resources import JOBS, Resource
 from seatrial.model.control_plane import CA_BUNDLE, Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
-from seatrial.model.plan import Amounts, Scalar, Workload
-from seatrial.model.settings import Settings
+from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
-from seatrial.stacks.job_objects import job, with_service
-from seatrial.stacks.kueue.objects import (
+from seatrial.stacks.job_objects import job, priority_classes, with_service
+from seatrial.stacks.kueue.kinds import (
     CLUSTER_QUEUES,
+    COHORTS,
     FLAVORS,
     GROUP,
     LOCAL_QUEUES,
+    PRIORITY_LABEL,
     QUEUE,
     QUEUE_LABEL,
     TOPOLOGIES,
     VERSION,
+    WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
-    queues,
-    watches,
 )
+from seatrial.stacks.kueue.objects import queues
+from seatrial.stacks.kueue.workload_conditions import watches
 
 BINARY = GoBinary(
     "kueue",
@@ -55,6 +57,9 @@ FRAMEWORKS = ("batch/job", "pod")
 # Reconcilers side by side, as in the shipped configuration.
 CONCURRENCY = {"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 5, "LocalQueue.kueue.x-k8s.io": 1,
                "Cohort.kueue.x-k8s.io": 1, "ClusterQueue.kueue.x-k8s.io": 1, "ResourceFlavor.kueue.x-k8s.io": 1}  # fmt: skip
+
+# Of fair sharing: what Kueue does if its configuration names none, and what the one that it ships has in a comment.
+STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 # Webhooks of config/components/webhook/manifests.yaml for these kinds: name, group, version, what is validated when created or
 # updated. The first resource is mutated too when created, unless it is a cohort.
@@ -85,11 +90,12 @@ class KueueReal(DefaultReal):
 
     signs = PresenceSigns("clusterqueues.kueue.x-k8s.io", ("kueue-controller-manager",))
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:
-        topology = bool(settings.get("kueue", {}).get("topology"))
-        global_kinds = (FLAVORS, CLUSTER_QUEUES, *((TOPOLOGIES,) if topology else ()))
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        topology = bool(setup.settings.get("kueue", {}).get("topology"))
+        cohorts = (COHORTS,) if setup.fleet.cohorts else ()
+        global_kinds = (FLAVORS, CLUSTER_QUEUES, *cohorts, *((TOPOLOGIES,) if topology else ()))
         return (
-            *super().permissions(settings),
+            *super().permissions(setup),
             *(p for kind in global_kinds for p in permissions(kind, "get", "create", "patch", "list", "delete")),
             *permissions(CLUSTER_QUEUES, "watch"),
             *permissions(LOCAL_QUEUES, "get", "create", "patch", "list", "watch"),
@@ -99,8 +105,8 @@ class KueueReal(DefaultReal):
     def programs(self) -> Sequence[GoBinary]:
         return (BINARY,)
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
-        own = settings["kueue"]
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
+        own = setup.settings["kueue"]
         webhook, health = free_port(), free_port()
         component = Component(
             "kueue",
@@ -111,18 +117,27 @@ class KueueReal(DefaultReal):
             ready=Ready("/readyz", health, tls=False),  # from when its webhooks listen
         )
         plane = plane.with_identity(Identity("kueue", "kueue", (), "cluster-admin")).with_component(component)
-        plane = plane.with_file(CONFIG, configuration(own, webhook, health)).with_manifests(BINARY)
+        plane = plane.with_file(CONFIG, configuration(setup, webhook, health)).with_manifests(BINARY)
         return plane.with_objects(*webhooks(webhook, own["webhook-ca"] == "wrong"))
 
-    def prepare(
-        self, settings: Settings, capacity: Amounts, labels: Mapping[str, str], namespace: str
+    def priority_classes(
+        self, setup: Setup, values: Sequence[int], labels: Mapping[str, str], *, preempt: bool
     ) -> Sequence[Manifest]:
-        return queues(settings["kueue"], capacity, labels, namespace)
+        """With queues a priority is Kueue's alone: pods with a PriorityClass would be preempted by kube-scheduler as well."""
+        if not setup.fleet.queues:
+            return super().priority_classes(setup, values, labels, preempt=preempt)
+        return priority_classes(WORKLOAD_PRIORITY_CLASSES, values, labels, {})
+
+    def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
+        return queues(setup, capacity, labels, namespace)
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        """A suspended Job in our LocalQueue."""
+        """A suspended Job in our LocalQueue, or in that of the workload's queue."""
         body = job(workload, labels)
-        body["metadata"]["labels"] = {QUEUE_LABEL: QUEUE, **body["metadata"]["labels"]}
+        named = {QUEUE_LABEL: workload.queue or QUEUE}
+        if workload.queue and workload.shape.priority:
+            named[PRIORITY_LABEL] = body["spec"]["template"]["spec"].pop("priorityClassName")
+        body["metadata"]["labels"] = {**named, **body["metadata"]["labels"]}
         body["spec"]["suspend"] = True
         return with_service(workload, labels, Manifest(JOBS, workload.name, body))
 
@@ -142,8 +157,9 @@ def free_port() -> int:
                 return port
 
 
-def configuration(settings: Mapping[str, Scalar], webhook: int, health: int) -> dict[str, Any]:
+def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
     """The shipped configuration, for a process outside the cluster: own certificates, no leader election, no aggregated API."""
+    settings = setup.settings["kueue"]
     configured: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -157,6 +173,8 @@ def configuration(settings: Mapping[str, Scalar], webhook: int, health: int) -> 
         "integrations": {"frameworks": list(FRAMEWORKS), "labelKeysToCopy": [STUDY_LABEL, WORKLOAD_LABEL]},
         "featureGates": {"VisibilityOnDemand": False},  # that API server works only inside a cluster
     }
+    if setup.fleet.preemption.fair_sharing:
+        configured["fairSharing"] = {"preemptionStrategies": list(STRATEGIES)}
     if settings["wait-for-pods-ready"]:
         configured["waitForPodsReady"] = {
             "timeout": f"{int(settings['pods-ready-timeout']) // MILLISECOND}ms",

@@ -12,8 +12,7 @@ from pathlib import Path
 from seatrial.kube.resources import JOBS
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
-from seatrial.model.plan import Scalar, Workload
-from seatrial.model.settings import Settings
+from seatrial.model.plan import Scalar, Setup, Workload
 from seatrial.model.units import SECOND, format_quantity
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
@@ -52,15 +51,15 @@ class McadReal(DefaultReal):
         "appwrappers.workload.codeflare.dev", ("mcad-controller", "mcad-controller-manager"), APPWRAPPERS.api_version
     )
 
-    def permissions(self, settings: Settings) -> Sequence[Permission]:  # noqa: ARG002
+    def permissions(self, setup: Setup) -> Sequence[Permission]:  # noqa: ARG002
         return (*permissions(JOBS, "list", "watch"), *permissions(APPWRAPPERS, "create", "list", "watch", "delete"))
 
     def programs(self) -> Sequence[GoBinary]:
         return (BINARY,)
 
-    def amend(self, plane: ControlPlane, settings: Settings) -> ControlPlane:
+    def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
         identity = Identity("mcad", "mcad", (), "cluster-admin")
-        return plane.with_identity(identity).with_manifests(BINARY).with_component(_component(settings["mcad"]))
+        return plane.with_identity(identity).with_manifests(BINARY).with_component(_component(setup.settings["mcad"]))
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """An AppWrapper around the Job. MCAD counts `custompodresources`; without them it counts one pod of a Job.

@@ -1,4 +1,4 @@
-// What all charts share: elements, numbers in words, colours, tool tips, packed columns. Text of others only ever goes into textContent.
+// What all charts share: elements, numbers in words, colours, tool tips, packed columns. Foreign text only goes into textContent.
 
 const SETUPS = JSON.parse(document.getElementById('setups').textContent);
 const DASHES = ['', '7 3', '2 3', '10 3 2 3', '4 2', '1 4', '12 4', '6 2 2 2', '3 3'];
@@ -29,7 +29,7 @@ const colour = (place) => css(`--c${((place % 9) + 9) % 9}`);
 const placeOf = (setup) => Math.max(SETUPS.indexOf(setup), 0);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(most - 1, 1))}…`);
-const dashOf = (place) => DASHES[(place + Math.floor(place / 9)) % 9];  // beyond nine colours the dash still differs
+const dashOf = (place) => DASHES[(place + Math.floor(place / 9)) % 9];  // beyond nine colours the dash differs
 const plural = (count, thing) => `${count.toLocaleString('en')} ${thing}${count === 1 ? '' : 's'}`;
 
 function number(value, digits = 3) {
@@ -54,7 +54,7 @@ function clock(value, step) {
   return `${value.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })} s`;
 }
 
-// Round steps for an axis, about so many of them.
+// Round steps for an axis, about `count` of them.
 function ticksOf(low, high, about) {
   const raw = (high - low) / Math.max(about, 1) || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((one) => one * power >= raw * 0.999) * power;
@@ -73,7 +73,7 @@ function timeTicks(low, high, about) {
   return { step, values };
 }
 
-// A marker says the same as the colour, for print and for those who do not see it.
+// Markers repeat the colour, for print and colour-blind readers.
 function marker(place, x, y, size, fill) {
   const s = size, shapes = [
     `M${x - s},${y}a${s},${s} 0 1,0 ${2 * s},0a${s},${s} 0 1,0 ${-2 * s},0`,

@@ -1,11 +1,11 @@
-// Who waits for whom: workloads in a ring, an arrow from one that waits to one that holds what it needs.
+// Wait-for graph: workloads in a ring, an arrow from a waiting workload to one that holds what it needs.
 
 charts.clog = (figure, data) => {
   const plot = figure.querySelector('.plot'), controls = figure.querySelector('.controls');
   let chosen = 0, picked = -1;
   if (data.clogs.length > 1) controls.append(select('Clog', data.clogs.map((one) => one.label), 0, (n) => { chosen = n; picked = -1; draw(); }));
 
-  // The edges come with the ring first: it is whole when it is back at the first one that waits.
+  // The edges begin with the ring, which ends when it is back at the first waiter.
   function ringOf(clog) {
     const ring = new Set();
     for (const [n, edge] of clog.edges.entries()) {
@@ -62,7 +62,7 @@ charts.clog = (figure, data) => {
     const dx = tx - x || 1e-6, dy = ty - y || 1e-6, share = Math.min((box.w / 2 + 3) / Math.abs(dx), (box.h / 2 + 3) / Math.abs(dy));
     return [x + dx * share, y + dy * share];
   }
-  // A square for every pod: full if it has its place.
+  // A square for every pod: filled if it has a node.
   function pips(member, x, y, room) {
     if (member.size > 12) return [svg('text', { x, y: y + 4, 'text-anchor': 'middle' }, `${member.placed} of ${member.size} pods placed`)];
     const step = Math.min(room / member.size, 12), left = x - (step * member.size) / 2;
@@ -74,19 +74,19 @@ charts.clog = (figure, data) => {
     const by = [...new Set(clog.edges.filter((edge) => edge.holder === n).map((edge) => clog.members[edge.waiter].name))];
     const parts = [member.size ? `${name} has places for ${member.placed} of its ${plural(member.size, 'pod')}${member.nodes.length ? ` (on ${member.nodes.slice(0, 8).join(', ')}${member.nodes.length > 8 ? ' …' : ''})` : ''}.` : `${name}.`];
     if (holds.length) parts.push(`It waits for what ${holds.slice(0, 6).join(', ')}${holds.length > 6 ? ' …' : ''} hold${holds.length === 1 ? 's' : ''}.`);
-    if (by.length) parts.push(`What it holds, ${by.slice(0, 6).join(', ')}${by.length > 6 ? ' …' : ''} wait${by.length === 1 ? 's' : ''} for.`);
-    if (member.said) parts.push(`Said of it: ${member.said}`);
+    if (by.length) parts.push(`Its holdings are awaited by ${by.slice(0, 6).join(', ')}${by.length > 6 ? ' …' : ''} wait${by.length === 1 ? 's' : ''} for.`);
+    if (member.said) parts.push(`Message: ${member.said}`);
     return parts.join(' ');
   }
 
   function draw() {
     const clog = data.clogs[chosen];
     const lines = el('div', {});
-    lines.append(el('p', {}, el('b', {}, clog.label), ` (${clog.trial}). `, clog.means ? `That is: ${clog.means}. ` : '', clog.proven ? 'This follows from the state of that moment alone.' : 'Nothing moved any more; this is the likely reason.'));
+    lines.append(el('p', {}, el('b', {}, clog.label), ` (${clog.trial}). `, clog.means ? `Meaning: ${clog.means}. ` : '', clog.proven ? 'Proven from the state at that moment.' : 'Nothing moved any more; this is the likely reason.'));
     lines.append(el('p', { class: 'words' }, clog.summary));
     const words = el('p', { class: 'picked', role: 'status' }, picked >= 0 ? sentence(clog, picked) : '');
     plot.replaceChildren(lines);
-    if (clog.edges.length) plot.append(graph(clog, plot.clientWidth), el('p', { class: 'note' }, 'A full square is a pod that has its place, an empty one a pod that waits for one.'), words);
+    if (clog.edges.length) plot.append(graph(clog, plot.clientWidth), el('p', { class: 'note' }, 'A filled square is a pod with a node, an empty square a pod that waits for one.'), words);
     if (clog.left_out) plot.append(el('p', { class: 'note' }, `${plural(clog.left_out, 'more workload')} not drawn: see clog in trial.json.`));
     if (clog.amounts.length) {
       const list = el('dl', { class: 'facts' });

@@ -59,7 +59,7 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
   }
 }
 
-// Names of lines as buttons: what is too much at once can be put aside.
+// Names of lines are buttons that hide and show them.
 function toggles(names, places, hidden, change) {
   const box = legend(names, places);
   [...box.children].forEach((label, n) => {

@@ -1,4 +1,4 @@
-// The page comes to life: light and dark, sorting, bars of the ranking, and every chart when it is looked at for the first time.
+// Light and dark mode, sorting, bars of the ranking, and charts, which are made when first in view.
 
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -52,11 +52,11 @@ for (const copy of document.querySelectorAll('.copy')) {
   copy.addEventListener('click', async () => {
     const code = copy.parentElement.querySelector('code');
     getSelection().selectAllChildren(code);
-    try { await navigator.clipboard.writeText(code.textContent); copy.textContent = 'Copied'; } catch { copy.textContent = 'Marked: press Ctrl-C'; }
+    try { await navigator.clipboard.writeText(code.textContent); copy.textContent = 'Copied'; } catch { copy.textContent = 'Selected: press Ctrl-C'; }
   });
 }
 
-// A chart is made when it comes near: a page with ten of them opens as fast as one with none.
+// A chart is made when it comes near, so the page opens fast.
 async function make(figure) {
   if (drawn.has(figure)) return;
   drawn.set(figure, () => {});
@@ -77,7 +77,7 @@ const near = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) { near.unobserve(entry.target); make(entry.target); }
 }, { rootMargin: '600px 0px' });
 figures.forEach((figure) => near.observe(figure));
-// The others are made when nothing else is to be done: paper has no scrolling, and must find them ready.
+// The others are made when the browser is idle, so that printing finds them ready.
 const idle = window.requestIdleCallback || ((then) => setTimeout(then, 200));
 async function makeNext() {
   const figure = figures.find((one) => !drawn.has(one));
@@ -86,7 +86,7 @@ async function makeNext() {
   idle(makeNext);
 }
 addEventListener('load', () => setTimeout(() => idle(makeNext), 1000));
-// Paper is white; what nobody scrolled to is on it all the same.
+// Printing uses the light theme and makes all charts.
 addEventListener('beforeprint', () => { setTheme('light'); figures.forEach(make); redraw(); });
 addEventListener('afterprint', () => { setTheme(wantedTheme()); redraw(); });
 bars();

@@ -1,4 +1,4 @@
-// A row for each step: left every workload as a dot over the time of its submission, right how many took how long.
+// A row for each step: left every workload as a dot over the time of its submission, right the distribution.
 
 charts.steps = async (figure, data) => {
   const plot = figure.querySelector('.plot'), controls = figure.querySelector('.controls'), hidden = new Set();
@@ -95,7 +95,7 @@ charts.steps = async (figure, data) => {
       plot.append(el('p', { class: 'step' }, el('b', {}, row.stage), ` ${row.about}`, el('small', {}, row.since ? `  ${row.since}` : '')), holder);
       drawRow(row, holder);
     });
-    plot.append(el('p', { class: 'note' }, 'Across: when the workload was submitted, after the first submission of its trial. Up: how long the step took.'));
+    plot.append(el('p', { class: 'note' }, 'x: time of submission, since the first submission of the trial. y: duration of the stage.'));
   }
   return draw;
 };

@@ -2,7 +2,7 @@
 // pixel by pixel, so that a hundred thousand pods are drawn as fast as a hundred.
 
 const [WAITING, HELD, RUNS, ENDING] = [0, 1, 2, 3];
-const KINDS_OF_BARS = [['--waiting', 'waits'], ['--held', 'holds its place, does not run'], ['--running', 'runs'], ['--ending', 'has finished, is not complete yet']];
+const KINDS_OF_BARS = [['--waiting', 'waits'], ['--held', 'holds its node, does not run'], ['--running', 'runs'], ['--ending', 'finished, not complete yet']];
 
 function segmentsOf(list) {
   // Ordered by lane, with the place where each lane begins.
@@ -15,7 +15,7 @@ function segmentsOf(list) {
   return { starts, lanes, from: pick(list.from, Float32Array), to: pick(list.to, Float32Array), kind: pick(list.kind, Uint8Array), owner: pick(list.owner, Int32Array), lane: pick(list.lane, Int32Array), pod: pick(list.pod, Int32Array) };
 }
 
-// Pods of a node that overlap stand in lanes of their own; a lane that is free is used again.
+// Overlapping pods of a node get separate lanes; free lanes are reused.
 function nodeLanes(c, unit, end) {
   const pods = c.pod_node.length, nodes = c.nodes.length, list = { lane: [], from: [], to: [], kind: [], owner: [], pod: [] };
   const rows = [];
@@ -35,7 +35,7 @@ function nodeLanes(c, unit, end) {
       lane.set(n, at);
       const bound = c.pod_bound[n] * unit, ended = c.pod_ended[n] < 0 ? end : c.pod_ended[n] * unit;
       const owner = c.pod_workload[n], whole = c.running[owner] < 0 ? Infinity : c.running[owner] * unit;
-      // A gang runs when all of it does: until then its containers only hold their places.
+      // A gang runs when all its pods run: until then its containers only hold nodes.
       const started = Math.min(Math.max(c.pod_started[n] < 0 ? Infinity : c.pod_started[n] * unit, c.gang[owner] ? whole : 0), ended);
       const add = (from, to, kind) => { if (to > from) { list.lane.push(base + at); list.from.push(from); list.to.push(to); list.kind.push(kind); list.owner.push(owner); list.pod.push(n); } };
       add(bound, started, HELD);
@@ -184,7 +184,7 @@ charts.timeline = async (figure, data) => {
       pen.globalAlpha = marked >= 0 && world.owner[n] !== marked ? 0.3 : 1;
       pen.fillStyle = inks[world.kind[n]];
       pen.fillRect(a, y, Math.max(b - a, 0.7), thick);
-      if (world.kind[n] === HELD && thick >= 6 && b - a > 5) {  // hatched: told apart without its colour
+      if (world.kind[n] === HELD && thick >= 6 && b - a > 5) {  // hatched: distinct without colour
         pen.strokeStyle = css('--paper'); pen.lineWidth = 1; pen.beginPath();
         for (let x = a - ((a + thick) % 7); x < b; x += 7) { const s = Math.max(x, a), e = Math.min(x + thick, b); if (e > s) { pen.moveTo(s, y + thick - (s - x)); pen.lineTo(e, y + thick - (e - x)); } }
         pen.stroke();
@@ -252,7 +252,7 @@ charts.timeline = async (figure, data) => {
     pen.fillText(text, x + 6, size.top + 8);
   }
 
-  // How much of each there was at any time; the part in view stands out and can be dragged.
+  // Amounts over time; the part in view is highlighted and can be dragged.
   function drawOverview() {
     const width = size.width, height = 58, { canvas, pen } = canvasOf(overviewBox, width, height);
     const left = size.gutter, wide = width - left - 8, bins = Math.max(Math.floor(wide / 2), 1);
@@ -356,7 +356,7 @@ charts.timeline = async (figure, data) => {
     canvas.addEventListener('pointerleave', () => { hideTip(); if (hover >= 0) { hover = -1; later(); } });
     canvas.addEventListener('dblclick', (event) => zoomTime(0.5, time(event.clientX - canvas.getBoundingClientRect().left)));
     canvas.addEventListener('wheel', (event) => {
-      if (document.activeElement !== canvas && !event.ctrlKey) return;  // the page scrolls on until somebody clicked here
+      if (document.activeElement !== canvas && !event.ctrlKey) return;  // the wheel scrolls the page until a click here
       event.preventDefault();
       const rect = canvas.getBoundingClientRect(), factor = Math.exp(clamp(event.deltaY || event.deltaX, -200, 200) / 400);
       if (event.shiftKey) zoomRows(1 / factor, event.clientY - rect.top); else zoomTime(factor, time(event.clientX - rect.left));
