@@ -9,10 +9,10 @@ An expectation is judged for each set-up and cell (or, if it names its set-ups, 
   smallest to the largest margin: the gate fails if every repeat does. From six on it is that of `resampling.of_pairs`. One
   repeat decides alone. A mean on the wrong side that is within noise is `open`: it passes, and is reported.
 
-A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate. One exception:
-a comparison of measured figures between set-ups or with a baseline leaves out a repeat in which a trial cannot vouch for them, on
-all sides, as long as `FEWEST` repeats and more than half of them are left. A late client in one of five repeats says nothing about
-the other four. A limit (`p99_s < 60`) has no such exception: it is a promise about every repeat.
+A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate. The
+exception: a comparison of measured figures between set-ups or with a baseline leaves out a repeat in which a trial cannot vouch
+for them, on all sides, as long as `FEWEST` repeats and more than half of them are left. A late client in one of five repeats says
+nothing about the other four. A limit (`p99_s < 60`) has no such exception: it is a promise about every repeat.
 """
 
 from __future__ import annotations

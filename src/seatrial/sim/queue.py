@@ -45,6 +45,7 @@ class SchedulingQueue:
         self.events = 0  # number of events so far
         self._last_event = dict.fromkeys(EVENTS, 0)  # event → number of the latest
         self._last_helped: dict[int, int] = {}  # set of events → number of the latest
+        self.held: set[int] = set()  # pods that no event moves: their victims are being evicted (PreEnqueue)
 
     def keys_change(self) -> None:
         """A pod's key may change while it waits. Call before adding pods."""
@@ -94,9 +95,9 @@ class SchedulingQueue:
         helped = self._last_helped.get(helped_by)
         if helped is None:
             helped = self._last_helped[helped_by] = max(
-                self._last_event[event] for event in EVENTS if helped_by & event
+                (self._last_event[event] for event in EVENTS if helped_by & event), default=0
             )
-        if helped > events_before:
+        if helped > events_before and pod not in self.held:
             self._back_off((pod,))
             return
         waiting = self._unschedulable.get(helped_by)
@@ -116,12 +117,15 @@ class SchedulingQueue:
                 self._last_helped[helped_by] = self.events
         for helped_by, waiting in self._unschedulable.items():
             if waiting and helped_by & event:
-                self._unschedulable[helped_by] = {but: waiting.pop(but)} if but in waiting else {}
+                stays = {but: waiting.pop(but)} if but in waiting else {}
+                if self.held:
+                    stays.update((pod, waiting.pop(pod)) for pod in self.held & waiting.keys())
+                self._unschedulable[helped_by] = stays
                 self._back_off(waiting)
 
     def activate(self, pod: int) -> bool:
         """A plugin moves this pod to the active queue; False if it does not wait here."""
-        if pod >= len(self._parked) or not self._parked[pod]:
+        if pod >= len(self._parked) or not self._parked[pod] or pod in self.held:
             return False
         self._leave(pod)
         self.add(pod)
@@ -153,6 +157,7 @@ class SchedulingQueue:
         else:
             self._deleted.add(pod)
         self.scheduled(pod)
+        self.held.discard(pod)
 
     def _back_off(self, pods: Iterable[int]) -> None:
         """Moves pods to the back-off, or to the active queue if their back-off is over."""
