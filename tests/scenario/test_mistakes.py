@@ -44,7 +44,11 @@ TOP = {
     "answer that is a text": (SMALL + "answer: outcome\n", "s.yaml:5:9: 'outcome' is a text (write a figure that is a number)"),
     "expectation of no phase": (with_submit("name: prod, count: 1, duration: 1s") + "expect: ['p99_s(default, phase=prd) < 3']\n", "s.yaml:6:10: unknown name 'p99_s(default, phase=prd)' (did you mean 'p99_s(phase=prod)'?)"),
     "expectation of a figure that phases lack": (SMALL + "expect: cpu_util(phase=x) < 3\n", "s.yaml:5:9: 'cpu_util' is not known of single phases (these are: workloads, pods,"),
-    "expectation of a queue": (SMALL + "expect: p99_s(queue=x) < 3\n", "s.yaml:5:9: figures cannot be asked by 'queue' (write p99_s(phase=NAME))"),
+    "expectation of a team": (SMALL + "expect: p99_s(team=x) < 3\n", "s.yaml:5:9: figures cannot be asked by 'team' (write p99_s(phase=NAME))"),
+    "expectation of a queue that is not there": (SMALL + "expect: p99_s(queue=x) < 3\n", "s.yaml:5:9: unknown queue 'x' at its column 13 (there are none; remove it)"),
+    "expectation of another class": (with_submit("name: prod, class: long, count: 1, duration: 1s") + "expect: 'preempted(class=lnog) == 0'\n", "s.yaml:6:9: unknown class 'lnog' at its column 17 (did you mean 'long'?)"),
+    "expectation of a figure that only queues have": (SMALL + "expect: share < 3\n", "s.yaml:5:9: 'share' is known only of single queues (write share(queue=NAME))"),
+    "answer of another class": (SMALL + "answer: 'wait_p99_s(class=nobody)'\n", "s.yaml:5:9: unknown class 'nobody'"),
     "too many pods": (with_submit("count: 100000, pods: 100000, duration: 1s"), "s.yaml:5:13: 10,000,000,000 pods are more than a trial can hold"),
 }  # fmt: skip
 

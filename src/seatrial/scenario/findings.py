@@ -37,12 +37,6 @@ def _not_simulated(trial: Trial) -> list[str]:
         for name in given
         if is_flag(component, name)
     ]
-    values = sorted({submit.shape.priority for submit in trial.phases(Submit)})
-    if len(values) > 1:
-        found.append(
-            "the simulator does not preempt: a pod of higher `priority` goes first in the queue, and waits for pods of lower "
-            f"priority to end (priorities here: {', '.join(map(str, values))}); real schedulers evict them (--on local)"
-        )
     found += [
         f"{submit.name}: the simulator does not know `overlay`; it only has an effect on real clusters"
         for submit in trial.phases(Submit)

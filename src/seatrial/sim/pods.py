@@ -21,6 +21,8 @@ class Pods:
         self.shape: list[PodShape] = []
         self.state = bytearray()
         self.node: list[int] = []
+        self.started = array("q")  # status.startTime: when the container was created or ran; 0: not yet
+        self.lowest = 1 << 31  # priority of all pods so far; only pods above it can preempt
 
     def add(self, job: int, shape: PodShape, recorded: int = -1) -> int:
         """Adds a pending pod; returns its number."""
@@ -29,4 +31,6 @@ class Pods:
         self.shape.append(shape)
         self.state.append(PENDING)
         self.node.append(-1)
+        self.started.append(0)
+        self.lowest = min(self.lowest, shape.priority)
         return len(self.job) - 1

@@ -44,6 +44,7 @@ class SchedulingQueue:
         self.events = 0  # number of events so far
         self._last_event = dict.fromkeys(EVENTS, 0)  # event → number of the latest
         self._last_helped: dict[int, int] = {}  # set of events → number of the latest
+        self.held: set[int] = set()  # pods that no event moves: their victims are being evicted (PreEnqueue)
 
     def keys_change(self) -> None:
         """A pod's key may change while it waits. Call before adding pods."""
@@ -92,9 +93,9 @@ class SchedulingQueue:
         helped = self._last_helped.get(helped_by)
         if helped is None:
             helped = self._last_helped[helped_by] = max(
-                self._last_event[event] for event in EVENTS if helped_by & event
+                (self._last_event[event] for event in EVENTS if helped_by & event), default=0
             )
-        if helped > events_before:
+        if helped > events_before and pod not in self.held:
             self._back_off((pod,))
             return
         waiting = self._unschedulable.get(helped_by)
@@ -114,11 +115,16 @@ class SchedulingQueue:
                 self._last_helped[helped_by] = self.events
         for helped_by, waiting in self._unschedulable.items():
             if waiting and helped_by & event:
-                self._unschedulable[helped_by] = {but: waiting.pop(but)} if but in waiting else {}
+                stays = {but: waiting.pop(but)} if but in waiting else {}
+                if self.held:
+                    stays.update((pod, waiting.pop(pod)) for pod in self.held & waiting.keys())
+                self._unschedulable[helped_by] = stays
                 self._back_off(waiting)
 
     def activate(self, pod: int) -> bool:
         """A plugin moves this pod to the active queue; False if it does not wait here."""
+        if pod in self.held:
+            return False
         found = self._backoff_order.pop(pod, None) is not None or self._take_unschedulable(pod)
         if found:
             self.add(pod)
@@ -139,6 +145,7 @@ class SchedulingQueue:
         if self._backoff_order.pop(pod, None) is None and not self._take_unschedulable(pod):
             self._deleted.add(pod)
         self.scheduled(pod)
+        self.held.discard(pod)
 
     def _take_unschedulable(self, pod: int) -> bool:
         for waiting in self._unschedulable.values():  # noqa: SIM110 a generator costs twice as much

@@ -6,6 +6,7 @@ Each mechanism is a part with callbacks; this module is only the wiring between 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -32,6 +33,7 @@ from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim import pods as pod_state
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+from seatrial.sim.checkpoints import Checkpoints
 from seatrial.sim.framework import NODE
 from seatrial.sim.job_controller import JobController
 from seatrial.sim.kernel import Kernel
@@ -42,6 +44,7 @@ from seatrial.sim.pods import Pods
 from seatrial.sim.scheduler import Around, Scheduler
 from seatrial.sim.state_view import StateView
 from seatrial.sim.submitting_client import FASTEST, SubmittingClient
+from seatrial.sim.workload_places import WorkloadPlaces
 
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 S = TypeVar("S", bound=Scheduler)
@@ -84,6 +87,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
+        self._places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
         self._over = bytearray()  # per workload
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = JobController(
@@ -101,6 +105,10 @@ class Sim:
         self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = ApiClient("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
+        self._checkpoints = Checkpoints()
+        self.pod_priorities = True  # false: a stack's queue has the priorities, and pods have none
+        self._without_priority: dict[int, PodShape] = {}
+        self._terminating: set[int] = set()  # deleted by kube-scheduler, and not gone yet
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
         self._job_pods: dict[int, list[int]] = {}
@@ -124,8 +132,12 @@ class Sim:
     def schedule_with(self, kind: Callable[[Around], S]) -> S:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
-        self.scheduler = made = kind(Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound))
+        parts = Around(
+            self.kernel, self.api, self.nodes, self.pods, settings, self._bound, self.stream("preemption")
+        )  # fmt: skip
+        self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
+        made.preemption.delete, made.preemption.evicted = self._delete_victim, self._places.preempted
         return made
 
     # nodes
@@ -151,6 +163,7 @@ class Sim:
     def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
+        self._places.node_gone(lost, node)
         for pod in lost:
             self._lose(pod)
         for call in self.when_nodes_change:
@@ -211,6 +224,8 @@ class Sim:
     def _is_over(self, number: int) -> None:
         self._over[number] = 1
         self.view.forget(number)
+        if self.workloads[number].checkpoint:
+            self._checkpoints.forget(number)
 
     def reach(self, number: int, stage: Stage) -> None:
         """Records that the workload reached the stage now, unless it did before."""
@@ -236,11 +251,19 @@ class Sim:
         workload = self.workloads[job]
         siblings = self._job_pods.setdefault(job, [])
         recorded = self.ledger.pod(job, f"{workload.name}-{len(siblings)}")
-        pod = self.pods.add(job, workload.shape, recorded)
+        shape = workload.shape if self.pod_priorities else self._plain(workload.shape)
+        pod = self.pods.add(job, shape, recorded)
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, recorded, self._pods_created)
         if not self.gated(pod):
             self.scheduler.add(pod)
+
+    def _plain(self, shape: PodShape) -> PodShape:
+        """The shape without its priority; one instance per shape, as everywhere."""
+        plain = self._without_priority.get(id(shape))
+        if plain is None:
+            plain = self._without_priority[id(shape)] = replace(shape, priority=0) if shape.priority else shape
+        return plain
 
     def add_pod(self, owner: int, shape: PodShape) -> int:
         """Adds a pod of a created object: it competes with all others for nodes, and `owners` hears of it instead of the ledger."""
@@ -254,6 +277,8 @@ class Sim:
         if self.pods.job[pod] >= 0:
             self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._scheduled, node)
             self.jobs.pod_changed(self.pods.job[pod])
+            if self.ledger.evicted:
+                self._places.bound(self.pods.job[pod])
         elif not self.owners.scheduled(pod):
             return
         if group.kubelet:
@@ -265,15 +290,18 @@ class Sim:
 
     def _container_created(self, pod: int) -> None:
         if self.pods.state[pod] == pod_state.BOUND:
+            self.pods.started[pod] = self.kernel.now
             if self.pods.job[pod] >= 0:
                 self.jobs.pod_changed(self.pods.job[pod])
             start = self.nodes.groups[self.pods.node[pod]].start
             self.kwok.play(pod, self.kwok.drawn(start), self._runs)
 
     def _runs(self, pod: int) -> None:
-        if self.pods.state[pod] != pod_state.BOUND:
+        if self.pods.state[pod] != pod_state.BOUND or pod in self._terminating:
             return
         self.pods.state[pod] = pod_state.RUNNING
+        if not self.pods.started[pod]:
+            self.pods.started[pod] = self.kernel.now
         job = self.pods.job[pod]
         if job < 0:
             self.owners.running(pod)
@@ -283,13 +311,18 @@ class Sim:
         for call in self.when_running:
             call(pod)
         workload = self.workloads[job]
+        duration = workload.duration
         if not workload.gang:
-            self._run(pod, workload.duration)
+            if workload.checkpoint:
+                duration = self._checkpoints.pod_starts(pod, job, workload, self.kernel.now)
+            self._run(pod, duration)
         elif self._barrier.runs(job, workload.pods):
-            self._due[job] = self.kernel.now + workload.duration
+            if workload.checkpoint:
+                duration = self._checkpoints.gang_starts(job, workload, self.kernel.now)
+            self._due[job] = self.kernel.now + duration
             for sibling in self._job_pods[job]:
                 if self.pods.state[sibling] == pod_state.RUNNING:
-                    self._run(sibling, workload.duration)
+                    self._run(sibling, duration)
 
     def _run(self, pod: int, duration: int) -> None:
         node = self.pods.node[pod]
@@ -303,20 +336,40 @@ class Sim:
         job = self.pods.job[pod]
         if self.pods.state[pod] != pod_state.RUNNING or self.kernel.now < self._due.get(job, 0):
             return  # it is gone, or its gang had to begin again
+        if pod in self._terminating:
+            return
         self.pods.state[pod] = pod_state.FINISHED
         self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._finished, self.pods.node[pod])
         self.scheduler.ended(pod)
         self.jobs.pod_finished(job)
 
+    def _delete_victim(self, pod: int) -> None:
+        """kube-scheduler has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+        self._terminating.add(pod)
+        if self.nodes.groups[self.pods.node[pod]].kubelet:
+            self._is_gone(pod)
+        else:
+            self.kwok.play(pod, 0, self._is_gone)
+
+    def _is_gone(self, pod: int) -> None:
+        if pod in self._terminating and pod_state.ASSUMED <= self.pods.state[pod] <= pod_state.RUNNING:
+            self._lose(pod)
+
     def _lose(self, pod: int) -> None:
         job, was_running = self.pods.job[pod], self.pods.state[pod] == pod_state.RUNNING
+        self._terminating.discard(pod)
         if job < 0:
             self.scheduler.delete(pod)
             self.owners.lost(pod)
             return
         workload = self.workloads[job]
-        if workload.gang and was_running and self._barrier.gone(job, workload.pods):
-            self._due[job] = 1 << 62
+        if workload.gang:
+            if was_running and self._barrier.gone(job, workload.pods):
+                self._due[job] = 1 << 62
+                if workload.checkpoint:
+                    self._checkpoints.gang_stops(job, workload, self.kernel.now)
+        elif was_running and workload.checkpoint:
+            self._checkpoints.pod_lost(pod, job, workload, self.kernel.now)
         state = self.pods.state[pod]
         reached = (self._pods_created, self._scheduled, self._running)[: max(state - pod_state.ASSUMED, 0) + 1]
         self.scheduler.delete(pod)

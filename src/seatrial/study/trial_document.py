@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
@@ -37,6 +38,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "quota": _quota(trial, stack),
+        **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -77,6 +79,7 @@ def _phase(submit: Submit) -> dict[str, Any]:
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
+        **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }
 
 
