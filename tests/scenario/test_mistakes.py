@@ -104,7 +104,7 @@ SUBMITS = {
     "no count": ("duration: 1s", "s.yaml:5:13: submit needs 'count' (add the number of workloads, like count: 10)"),
     "negative count": ("count: -1, duration: 1s", "s.yaml:5:21: -1 is less than 1 (write 1 or more)"),
     "half a count": ("count: 1.5, duration: 1s", "s.yaml:5:21: '1.5' is not a whole number (write one like 10)"),
-    "no duration": ("count: 1", "s.yaml:5:13: 'submit' has no 'duration' (add `duration:` (how long each pod runs))"),
+    "no duration": ("count: 1", "s.yaml:5:13: 'submit' has no 'duration' (add `duration:` (how long each pod runs"),
     "bare duration": ("count: 1, duration: 10", "s.yaml:5:34: '10' is not a duration (write it like 10s, 1m30s or 250ms)"),
     "sexagesimal duration": ("count: 1, duration: 1:30", "s.yaml:5:34: '1:30' is not a duration (write it like 10s"),
     "absurd duration": ("count: 1, duration: 99999999d", "s.yaml:5:34: '99999999d' is longer than ten years"),

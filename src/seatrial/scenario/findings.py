@@ -61,8 +61,8 @@ def _gangs_too_large(trial: Trial) -> list[str]:
     groups = trial.node_groups()
     for submit in trial.phases(Submit):
         room = _room(groups, submit.shape)
-        if submit.gang and room and max(submit.sizes) > room:
-            gang = f"a gang of {max(submit.sizes)} pods that each request {_asked(submit)}"
+        if submit.gang and room and (largest := max(submit.sizes_in(trial))) > room:
+            gang = f"a gang of {largest} pods that each request {_asked(submit)}"
             found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
     return found
 

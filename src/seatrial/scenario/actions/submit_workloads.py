@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
+from seatrial.model.distributions import Distribution
 from seatrial.model.interfaces import RunningTrial, Tally
-from seatrial.model.plan import Amounts, Pace, Phase, PodShape, Toleration, Workload
+from seatrial.model.plan import Amounts, Pace, Phase, PodShape, Toleration, Trial, Workload
 from seatrial.model.units import SECOND
 from seatrial.scenario.actions.change_nodes import NodesFields
 from seatrial.scenario.actions.planning import Kind, Planning, WrittenPhase
+from seatrial.scenario.distribution_fields import DurationDrawn, PodsDrawn, drawn_durations, drawn_pods
 from seatrial.scenario.field_types import (
     LONGEST_DURATION,
     AmountMap,
@@ -29,6 +32,7 @@ from seatrial.scenario.field_types import (
 from seatrial.scenario.fields import FieldMistake, Fields, alone, contradictory
 from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.queue_fields import EACH, ClassName, PriorityOrName, QueueReference
+from seatrial.scenario.source import KeyPath
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
@@ -44,7 +48,9 @@ class SubmitFields(Fields):
         None, description="Name of the phase; workloads are called NAME-0, NAME-1 and so on."
     )
     count: Count | None = Field(None, description="Number of workloads.")
-    pods: Count | None = Field(None, description="Pods of each workload (1 if not given).")
+    pods: PodsDrawn | None = Field(
+        None, description="Pods of each workload (1 if not given): a number, 1..8, or a distribution."
+    )
     sizes: list[Count] | None = Field(
         None, min_length=1, description="Pods of the workloads, in turn: a mix instead of `pods`."
     )
@@ -52,7 +58,7 @@ class SubmitFields(Fields):
     order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
         "given", description="Whether sizes come as listed or shuffled."
     )
-    duration: Duration = Field(description="How long each pod runs.")
+    duration: DurationDrawn = Field(description="How long each pod runs: 10s, 5s..15s, or a distribution.")
     requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
     gang: Flag = Field(False, description="true: it runs only while all its pods run.")
     declares: AmountMap | None = Field(
@@ -121,10 +127,10 @@ class Submit(Phase):
     """
 
     count: int  # workloads in all; with `sizes`, len(sizes) * each
-    sizes: tuple[int, ...]  # pods of a workload; item i has sizes[i % len] before shuffling
+    sizes: tuple[int, ...] | Distribution  # pods of a workload; item i has sizes[i % len] before shuffling
     shuffled: bool
     shape: PodShape
-    duration: int
+    duration: int | Distribution
     gang: bool = False
     declares: Amounts | None = None
     pace: Pace = Pace()
@@ -140,7 +146,9 @@ class Submit(Phase):
 
     @property
     def pods(self) -> int:
-        """Pods of all its workloads."""
+        """Pods of all its workloads; the expected number if sizes are drawn (`pods_in` counts them)."""
+        if isinstance(self.sizes, Distribution):
+            return round(self.sizes.mean * self.count)
         rounds, rest = divmod(self.per_queue, len(self.sizes))
         return (rounds * sum(self.sizes) + sum(self.sizes[:rest])) * (len(self.queues) or 1)
 
@@ -149,38 +157,54 @@ class Submit(Phase):
         """How many workloads go to each of its queues."""
         return self.count // (len(self.queues) or 1)
 
-    def workload(self, index: int, pods: int, stem: str = "", queue: str = "") -> Workload:
+    def pods_in(self, trial: Trial) -> int:
+        """Of all its workloads in a trial."""
+        return sum(self._drawn_sizes(trial)) if isinstance(self.sizes, Distribution) else self.pods
+
+    def sizes_in(self, trial: Trial) -> list[int]:
+        """The sizes of its workloads in a trial, each once, ascending."""
+        return sorted(set(self._drawn_sizes(trial) if isinstance(self.sizes, Distribution) else self.sizes))
+
+    def _drawn_sizes(self, trial: Trial) -> list[int]:
+        from seatrial.model.load import draw_sizes
+
+        assert isinstance(self.sizes, Distribution)
+        drawn = [draw_sizes(self.sizes, self.per_queue, seed) for seed in self.seeds(trial)]
+        return [size for sizes in drawn for size in sizes.tolist()]
+
+    def seeds(self, trial: Trial) -> list[int]:
+        """Of the random stream of each queue, or of the only one."""
+        from seatrial.model.randomness import stream_seed
+
+        seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)
+        return [stream_seed(seed, {}, 0, queue) for queue in self.queues] or [seed]
+
+    def workload(self, index: int, pods: int, stem: str = "", queue: str = "", duration: int = 0) -> Workload:
         """Item `index`, called after `stem` or the phase: a name that nothing else in its namespace has."""
+        lasts = duration if isinstance(self.duration, Distribution) else self.duration
         return Workload(
-            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, self.duration, self.gang, self.declares,
+            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, lasts, self.gang, self.declares,
             self.overlay, self.interactive, self.claim, queue or self.queue, self.class_name, self.checkpoint,
         )  # fmt: skip
 
-    def load(self, seed: int) -> Load:
-        """All its workloads and their due times; `seed` is that of the phase's random stream."""
+    def load(self, *seeds: int) -> Load:
+        """All its workloads and their due times, from the seeds of its random streams."""
         from seatrial.model.load import DrawnItems, draw_items, load_of
-        from seatrial.model.randomness import stream_seed
 
-        if not self.queues:
-            only = draw_items(self.count, self.sizes, self.shuffled, self.pace, seed)
-            return load_of(self.name, self.pace, [only], lambda index, *_: self.workload(index, only.pods[index]))
-        streams = [
-            draw_items(self.per_queue, self.sizes, self.shuffled, self.pace, stream_seed(seed, {}, 0, queue))
-            for queue in self.queues
-        ]
+        def item(_: int, which: int, number: int, drawn: DrawnItems) -> Workload:
+            queue = self.queues[which] if self.queues else ""
+            lasts = 0 if drawn.durations is None else int(drawn.durations[number])
+            return self.workload(number, int(drawn.pods[number]), f"{self.name}-{queue}" if queue else "", queue, lasts)
 
-        def item(_: int, which: int, number: int, stream: DrawnItems) -> Workload:
-            queue = self.queues[which]
-            return self.workload(number, stream.pods[number], f"{self.name}-{queue}", queue)
-
-        return load_of(self.name, self.pace, streams, item)
+        return load_of(
+            self.name,
+            self.pace,
+            [draw_items(self.per_queue, self.sizes, self.shuffled, self.duration, self.pace, seed) for seed in seeds],
+            item,
+        )
 
     async def act(self, run: RunningTrial, cluster: TakesLoads) -> None:
-        from seatrial.model.randomness import stream_seed
-
-        trial = run.trial
-        seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)
-        run.tallied(await cluster.load(self.load(seed)))
+        run.tallied(await cluster.load(self.load(*self.seeds(run.trial))))
 
 
 def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | None) -> tuple[str, ...]:
@@ -216,10 +240,10 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
     submit = Submit(
         phase.name,
         count * (len(queues) or 1),
-        (fields.pods or 1,) if fields.sizes is None else tuple(fields.sizes),
+        _sizes(planning, phase),
         fields.order == "shuffled",
         shape,
-        fields.duration,
+        drawn_durations(fields.duration, *_reading(planning, phase, "duration")),
         fields.gang,
         None if declares == requests else declares,  # equal to the pods' requests: the same as without `declares`
         _pace(fields),
@@ -235,6 +259,19 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
     if _last_due(submit.pace, submit.per_queue) > LONGEST_DURATION:
         planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
     return submit
+
+
+def _reading(planning: Planning, phase: WrittenPhase, key: str) -> tuple[Path, Callable[[KeyPath, str, str], None]]:
+    """The folder of the scenario, and where mistakes of a distribution go."""
+    folder = Path(planning.source.file).parent
+    return folder, lambda inside, what, remedy: planning.wrong((*phase.path, key, *inside), what, remedy)
+
+
+def _sizes(planning: Planning, phase: WrittenPhase) -> tuple[int, ...] | Distribution:
+    fields: SubmitFields = phase.fields
+    if fields.sizes is not None:
+        return tuple(fields.sizes)
+    return (1,) if fields.pods is None else drawn_pods(fields.pods, *_reading(planning, phase, "pods"))
 
 
 def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
