@@ -151,14 +151,14 @@ def _expectations(study: Study) -> list[tuple[str, str]]:
 
 
 def _models_instead(study: Study) -> Iterator[Verdict]:
-    """Fails for a set-up that brings its own component where a model ran instead: no gate may pass for it."""
+    """Fails for a set-up with a replaced component of which only a model ran: no gate may pass for it."""
     if study.on != "sim":
         return
     brought = {trial.setup: trial.document.get("components") or () for trial in study.trials}
     for setup, components in brought.items():
         for component in components:
             why = (
-                f"the set-up brings its own {component}, and the simulator ran a model instead: "
+                f"the set-up replaces {component}, and the simulator ran a model instead: "
                 "nothing is known of the program (run it with --on local, or leave the set-up out with --setup)"
             )
             yield Verdict(f"runs its own {component}", "", setup, FAILS, why)
