@@ -47,21 +47,23 @@ class SubmitFields(Fields):
     name: ObjectName | None = Field(
         None, description="Name of the phase; workloads are called NAME-0, NAME-1 and so on."
     )
-    count: Count | None = Field(None, description="How many workloads.")
+    count: Count | None = Field(None, description="Number of workloads.")
     pods: PodsDrawn | None = Field(
         None, description="Pods of each workload (1 if not given): a number, 1..8, or a distribution."
     )
     sizes: list[Count] | None = Field(
         None, min_length=1, description="Pods of the workloads, in turn: a mix instead of `pods`."
     )
-    each: Count | None = Field(None, description="How many workloads of each size, instead of `count`.")
+    each: Count | None = Field(None, description="Workloads per size, instead of `count`.")
     order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
         "given", description="Whether sizes come as listed or shuffled."
     )
     duration: DurationDrawn = Field(description="How long each pod runs: 10s, 5s..15s, or a distribution.")
     requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
     gang: Flag = Field(False, description="true: it runs only while all its pods run.")
-    declares: AmountMap | None = Field(None, description="What a queue is told per pod, if not what the pods request.")
+    declares: AmountMap | None = Field(
+        None, description="Requests per pod that the queue sees, if not those of the pods."
+    )
     overlay: OverlayMap | None = Field(
         None, description="Any other fields of the Job's manifest: metadata, spec. Lists replace lists."
     )
@@ -82,17 +84,17 @@ class SubmitFields(Fields):
     )
     spread: Flag = Field(False, description="true: pods of a workload prefer different nodes.")
     rate: Rate | None = Field(
-        None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."
+        None, description="Workloads per second, like 10/s; without a pace, as fast as the client's rate allows."
     )
     arrival: Annotated[str, choice("arrival", ("even", "poisson"))] = Field(
         "even", description="With `rate`: evenly, or at random."
     )
-    burst: Count | None = Field(None, description="So many at once, every `every`.")
+    burst: Count | None = Field(None, description="Workloads per burst, one burst per `every`.")
     every: LastingDuration | None = Field(None, description="With `burst`: time from one burst to the next.")
-    parallel: Count | None = Field(None, description="So many at once, the next round when all are answered.")
-    delay: Duration | None = Field(
-        None, description="With `parallel`: least time from the start of a round to the next."
+    parallel: Count | None = Field(
+        None, description="Workloads per round; the next round starts when all are answered."
     )
+    delay: Duration | None = Field(None, description="With `parallel`: minimum time between starts of rounds.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
@@ -102,7 +104,7 @@ class SubmitFields(Fields):
         if "sizes" in written:
             found += contradictory(written, ("count", "each"))
         elif "count" not in written:
-            found.append(FieldMistake("", "submit needs 'count'", "add how many workloads, like count: 10"))
+            found.append(FieldMistake("", "submit needs 'count'", "add the number of workloads, like count: 10"))
         if "burst" in written and "every" not in written:
             found.append(FieldMistake("burst", "'burst' needs 'every'", "add the time between bursts, like every: 5s"))
         return found
@@ -144,7 +146,7 @@ class Submit(Phase):
 
     @property
     def pods(self) -> int:
-        """Of all its workloads; where they are drawn, about so many (`pods_in` counts them)."""
+        """Pods of all its workloads; the expected number if sizes are drawn (`pods_in` counts them)."""
         if isinstance(self.sizes, Distribution):
             return round(self.sizes.mean * self.count)
         rounds, rest = divmod(self.per_queue, len(self.sizes))
@@ -186,7 +188,7 @@ class Submit(Phase):
         )  # fmt: skip
 
     def load(self, *seeds: int) -> Load:
-        """All its workloads and when they are due, from `seeds` of its random streams."""
+        """All its workloads and their due times, from the seeds of its random streams."""
         from seatrial.model.load import DrawnItems, draw_items, load_of
 
         def item(_: int, which: int, number: int, drawn: DrawnItems) -> Workload:
@@ -206,7 +208,7 @@ class Submit(Phase):
 
 
 def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | None) -> tuple[str, ...]:
-    """The submit phases that `of` names, all of which must have begun by then."""
+    """The submit phases that `of` names; later ones are mistakes."""
     found = []
     for number, name in enumerate(of or ()):
         if name in planning.planned(Submit):
@@ -217,7 +219,7 @@ def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | N
             planning.wrong((*phase.path, "of", number), what, remedy)
         else:
             what = f"'{name}' comes only later"
-            planning.wrong((*phase.path, "of", number), what, "name a submit before or beside this")
+            planning.wrong((*phase.path, "of", number), what, "name a submit of this step or an earlier one")
     return tuple(found)
 
 
@@ -243,9 +245,7 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
         shape,
         drawn_durations(fields.duration, *_reading(planning, phase, "duration")),
         fields.gang,
-        None
-        if declares == requests
-        else declares,  # a queue that is told what the pods request is as without `declares`
+        None if declares == requests else declares,  # equal to the pods' requests: the same as without `declares`
         _pace(fields),
         fields.overlay or None,
         queue="" if queues else fields.queue or "",
@@ -295,7 +295,7 @@ def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
 
 
 def _all_taints(planning: Planning) -> tuple[Toleration, ...]:
-    """Of all nodes, also of those that later steps add."""
+    """The taints of all nodes, including those that later steps add."""
     changes = [phase.fields for phase in planning.written if isinstance(phase.fields, NodesFields)]
     taints = [taint for group in planning.groups.values() for taint in group.taints]
     taints += [taint for change in changes if change.add for taint in change.add.taints]
