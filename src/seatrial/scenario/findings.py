@@ -1,4 +1,4 @@
-"""Findings before a run that are no mistakes: whether a pod that fits nowhere is noticed is a valid question."""
+"""Findings before a run that are not mistakes: a scenario may ask whether a pod that fits nowhere is noticed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 
 
 def findings_of(trial: Trial) -> list[str]:
-    """One line each; the trial runs nevertheless."""
+    """One line each; the trial runs anyway."""
     found = [*check_never_fits(trial), *_gangs_too_large(trial)]
     if trial.on == "sim":
         found += _not_simulated(trial)
@@ -27,12 +27,12 @@ def _not_simulated(trial: Trial) -> list[str]:
     """Parts of the scenario that only real clusters have."""
     setup = trial.setup
     found = [
-        f"set-up '{setup.name}' brings its own {component}, which the simulator does not run: its figures are those of the "
-        f"model ({part.place}); --on local runs it"
+        f"set-up '{setup.name}' replaces {component}, which the simulator does not run: its figures come from the model "
+        f"({part.place}); --on local runs it"
         for component, part in setup.components.items()
     ]
     found += [
-        f"set-up '{setup.name}': {component}.{name} has no effect on the simulator; it has with --on local"
+        f"set-up '{setup.name}': {component}.{name} has no effect on the simulator, only with --on local"
         for component, given in setup.settings.items()
         for name in given
         if is_flag(component, name)
@@ -51,7 +51,7 @@ def check_never_fits(trial: Trial) -> list[str]:
     for submit in trial.phases(Submit):
         reason = why_nowhere(trial.node_groups(), submit.shape)
         if reason is not None:
-            found.append(f"{submit.name}: a pod that asks for {_asked(submit)} fits no node ({reason})")
+            found.append(f"{submit.name}: a pod that requests {_asked(submit)} fits on no node ({reason})")
     return found
 
 
@@ -61,8 +61,8 @@ def _gangs_too_large(trial: Trial) -> list[str]:
     groups = trial.node_groups()
     for submit in trial.phases(Submit):
         room = _room(groups, submit.shape)
-        if submit.gang and room and max(submit.sizes) > room:
-            gang = f"a gang of {max(submit.sizes)} pods that each ask for {_asked(submit)}"
+        if submit.gang and room and (largest := max(submit.sizes_in(trial))) > room:
+            gang = f"a gang of {largest} pods that each request {_asked(submit)}"
             found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
     return found
 
