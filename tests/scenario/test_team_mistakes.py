@@ -101,7 +101,7 @@ MISTAKES = {
     "i without count in value": (teams('{red: {quota: {cpu: "${i}"}}}'), "s.yaml:4:29: no param 'i' (add `count:` beside it)"),
     "count 0": (teams('{"red-${i}": {count: 0, quota: {cpu: 2}}}',"queue: red-0"), 's.yaml:4:30: 0 is less than 1 (write 1 or more)'),
     "count many": (teams('{"red-${i}": {count: 100000, quota: {cpu: 2}}}',"queue: red-0"), 's.yaml:4:30: 100000 is more than 10000 (write 10000 or less)'),
-    "two alike": (teams('{"red-${i}": {count: 2, quota: {cpu: 2}}, red-1: {quota: {cpu: 2}}}',"queue: red-0"), "s.yaml:4:51: two queues are called 'red-1' (give each a name of its own)"),
+    "two alike": (teams('{"red-${i}": {count: 2, quota: {cpu: 2}}, red-1: {quota: {cpu: 2}}}',"queue: red-0"), "s.yaml:4:51: two queues are called 'red-1' (give each a different name)"),
     "wrong later": (teams('{"red-${i}": {count: 3, quota: {cpu: "${3 - 2 * i}"}}}',"queue: red-0"), "s.yaml:4:46: '-1' is not a quantity (write it like 500m, 2, 50M or 256Gi)"),
     "weight later": (teams('{"red-${i}": {count: 3, quota: {cpu: 1}, weight: "${2 - i}"}}',"queue: red-0"), "s.yaml:4:58: '0' cannot be a weight (write a number above 0, at most 1,000,000)"),
     "param in i": (teams('{"red-${i}": {count: 3, quota: {cpu: "${i * siez}"}}}',"queue: red-0",more="params: {size: 3}\n"), "s.yaml:4:46: ${i * siez}: unknown name 'siez' (did you mean 'size'?)"),
