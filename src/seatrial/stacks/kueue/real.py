@@ -18,6 +18,7 @@ from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
+from seatrial.stacks.free_ports import HOST, free_port
 from seatrial.stacks.job_objects import job, priority_classes, with_service
 from seatrial.stacks.kueue.kinds import (
     CLUSTER_QUEUES,
@@ -35,7 +36,6 @@ from seatrial.stacks.kueue.kinds import (
 )
 from seatrial.stacks.kueue.objects import queues
 from seatrial.stacks.kueue.workload_conditions import watches
-from seatrial.stacks.ports import HOST, free_port
 
 BINARY = GoBinary(
     "kueue",

@@ -19,7 +19,7 @@ from seatrial.model.units import MILLISECOND, format_quantity
 from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
-from seatrial.stacks.ports import HOST, free_port
+from seatrial.stacks.free_ports import HOST, free_port
 from seatrial.stacks.volcano import words
 from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, WATCHES
 
