@@ -102,7 +102,7 @@ class PodShape:
 class Workload:
     """One item of a load: `pods` pods of one shape that each run for `duration`.
 
-    A `gang` runs only while all its pods run. `declares`: requests per pod that the queue sees, if not the pods' own. `overlay`: more
+    A `gang` runs only while all its pods run. `declares`: requests per pod that the queue sees (default: its own). `overlay`: more
     fields of the Job's manifest. An `interactive` workload stays until it is deleted, and completes when it runs. `claim`: spec of
     its PersistentVolumeClaim. `queue`: of the fleet, or empty. `class_name`: figures are grouped by it; empty: the phase. After an
     eviction a workload starts again at its last `checkpoint` (the interval of checkpoints; 0: none).
