@@ -37,7 +37,7 @@ def test_a_fraction_of_an_extended_resource_is_refused_at_its_place(written: str
     assert len(found) == 1, found
     place = text.rindex(written)
     line, column = text[:place].count("\n") + 1, place - text.rfind("\n", 0, place)
-    assert found[0].startswith(f"s.yaml:{line}:{column}: '{value}' is no whole number of ")
+    assert found[0].startswith(f"s.yaml:{line}:{column}: '{value}' is not a whole number of ")
     assert "write a whole number: Kubernetes refuses fractions of it" in found[0]
 
 
