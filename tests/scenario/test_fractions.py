@@ -44,7 +44,7 @@ def test_a_fraction_of_an_extended_resource_is_refused_at_its_place(written: str
 def test_the_values_of_the_command_line_are_looked_at_too() -> None:
     text = "params: {g: 1}\n" + with_submit('count: 1, duration: 1s, requests: {nvidia.com/gpu: "${g}"}')
     assert trials(text)
-    assert "'250m' is no whole number" in mistakes(text, sets={"g": ["250m"]})[0]
+    assert "'250m' is not a whole number" in mistakes(text, sets={"g": ["250m"]})[0]
 
 
 @given(
