@@ -44,9 +44,9 @@ class WorkloadSubmitter:
         command = str(own(session.trial.setup.settings, "submit", "command"))
         values = command_values(kubeconfig, session.client.access.context) if command else {}
         self._method = (
-            SubmitByCommand(command, session.client, session.namespace, values)
+            SubmitByCommand(command, session.client, session.namespace_of, values)
             if command
-            else SubmitByApi(session.client, session.namespace)
+            else SubmitByApi(session.client, session.namespace_of)
         )
 
     async def load(self, load: Load) -> Tally:
@@ -106,5 +106,6 @@ class WorkloadSubmitter:
         phases = {session.ledger.phase(name) for name in what.of}
         for number, phase in enumerate(session.ledger.workload_phase):
             if phase in phases:
+                namespace = session.namespace_of(self.workloads[number])
                 for resource, name in self._objects[number]:
-                    await session.client.delete(resource, name, session.namespace)
+                    await session.client.delete(resource, name, namespace)
