@@ -29,7 +29,7 @@ PARTS: dict[str, dict[str, Any]] = {"": SCHEMA, **{n: part for n, part in SCHEMA
 HEADINGS = dict(zip(PARTS, PARTS, strict=True)) | {
     "": "The top level", "NodeGroup": "Node groups", "ExistingNodes": "Existing nodes", "PodDelays": "Pod delays",
     "Setup": "Set-ups", "Component": "Components", "EqualQps": "Equal QPS", "Phase": "Phases", "As": "Identities",
-    "FlowObject": "Flow objects", "Delay": "Delays",
+    "FlowObject": "Flow objects", "Delay": "Delays", "Queue": "Queues", "Cohort": "Cohorts", "Flavor": "Flavors",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,17 +26,49 @@ class Load:
     item: Callable[[int], Workload]
 
 
-def draw_load(
-    phase: str, count: int, sizes: Sequence[int], shuffled: bool, pace: Pace, workload: Callable[[int, int], Workload],
-    seed: int,
-) -> Load:  # fmt: skip
-    """The load of a phase, from its own random stream. `workload(i, pods)` is item i."""
+@dataclass(frozen=True, slots=True)
+class DrawnItems:
+    """The items of a phase that go to one queue, drawn from a random stream of their own."""
+
+    pods: Sequence[int]
+    due: Times | None
+
+
+def draw_items(count: int, sizes: Sequence[int], shuffled: bool, pace: Pace, seed: int) -> DrawnItems:
+    """Sizes and due times of `count` items."""
     generator = arrays(seed)
     drawn = np.resize(np.asarray(sizes, dtype=np.int64), count)
     if shuffled:
         generator.shuffle(drawn)
-    pods: list[int] = drawn.tolist()
-    return Load(phase, count, pace, _due(pace, count, generator), lambda index: workload(index, pods[index]))
+    return DrawnItems(drawn.tolist(), _due(pace, count, generator))
+
+
+def load_of(
+    phase: str, pace: Pace, streams: Sequence[DrawnItems], workload: Callable[[int, int, int, DrawnItems], Workload]
+) -> Load:
+    """One load of streams that are as long as each other. `workload(i, s, n, stream)` is item i: number n of stream s.
+
+    Items go by their due times, and in turn where they are due together. With rounds, a round has its items of every stream.
+    """
+    each, count = len(streams[0].pods), sum(len(stream.pods) for stream in streams)
+    if len(streams) == 1:
+        [only] = streams
+        return Load(phase, count, pace, only.due, lambda index: workload(index, 0, index, only))
+    if streams[0].due is None:
+        due, order = None, np.arange(count)
+        pace = dataclasses.replace(pace, size=pace.size * len(streams))
+    else:
+        together = np.stack([stream.due for stream in streams if stream.due is not None], axis=1).reshape(count)
+        order = np.argsort(together, kind="stable")
+        due = together[order]
+    turns = order.tolist()
+    assert len(turns) == each * len(streams)
+
+    def item(index: int) -> Workload:
+        number, which = divmod(turns[index], len(streams))
+        return workload(index, which, number, streams[which])
+
+    return Load(phase, count, pace, due, item)
 
 
 def latest(due: Times, sent: Sequence[int]) -> int:

@@ -17,11 +17,12 @@ from seatrial.scenario import params, scenario_settings, validation
 from seatrial.scenario.actions import plan_steps
 from seatrial.scenario.actions.expect import expectations
 from seatrial.scenario.document import Scenario, override
+from seatrial.scenario.fleet_planning import FleetPlanning
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.node_groups import node_groups
 from seatrial.scenario.scenario_settings import Stacks
 from seatrial.scenario.schema import LARGEST_SEED, ScenarioFields
-from seatrial.scenario.setups import ClientFields, SettingsFields, SetupFields
+from seatrial.scenario.setups import ClientFields, SetupFields
 from seatrial.scenario.source import KeyPath, Source
 
 MOST_TRIALS = 10_000
@@ -186,6 +187,7 @@ class _FilledScenario:
         self.mistakes: list[Mistake] = []
         self.written: list[NodeGroup] = []  # the scenario's own groups: steps may name them
         self.nodes = {name: self._groups(name) for name in fields.nodes}
+        self.fleet = FleetPlanning(self.source, fields, values, self.mistakes)
 
     @property
     def source(self) -> Source:
@@ -208,12 +210,12 @@ class _FilledScenario:
         fields, context = self.fields, self.context
         namespaces = fields.namespaces or 0
         known = (*self.written, *context.nodes) if context.nodes else setup.nodes
-        steps, mistakes = plan_steps(self.source, fields.steps, known, setup.name, namespaces)
+        steps, mistakes = plan_steps(self.source, fields.steps, known, setup, namespaces)
         trial = Trial(
             0, self.scenario.name, context.on, setup, self.values, 0, fields.seed, steps,
             expectations(self.source, fields.expect, ("expect",)), namespaces=namespaces, answer=tuple(fields.answer),
         )  # fmt: skip
-        return trial, mistakes
+        return trial, [*mistakes, *self.fleet.check_nodes(setup.name, (*known, *trial.node_groups()))]
 
     def setups(self) -> list[Setup]:
         """Those of the scenario, or one called after each stack that it lists."""
@@ -240,7 +242,7 @@ class _FilledScenario:
     def _own_setup(self, name: str, fields: SetupFields) -> Setup:
         path: KeyPath = ("setups", name)
         entry = self._entry(fields.nodes, path)
-        setup = self._setup(name, fields.stack, entry, fields.client or self.fields.client, fields.settings)
+        setup = self._setup(name, fields.stack, entry, fields.client or self.fields.client, fields)
         return dataclasses.replace(
             setup,
             components={
@@ -253,11 +255,14 @@ class _FilledScenario:
         )
 
     def _setup(
-        self, name: str, stack: str, entry: str, client: ClientFields | None, own: SettingsFields | None = None
+        self, name: str, stack: str, entry: str, client: ClientFields | None, own: SetupFields | None = None
     ) -> Setup:
-        resolved = scenario_settings.resolved(self.context.stacks[stack], self.fields.settings, own)
+        resolved = scenario_settings.resolved(
+            self.context.stacks[stack], self.fields.settings, own.settings if own else None
+        )
         rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
-        return Setup(name, stack, self.nodes[entry], ClientSettings(rate), resolved)
+        fleet = self.fleet.fleet(name, own.preemption if own else None)
+        return Setup(name, stack, self.nodes[entry], ClientSettings(rate), resolved, fleet=fleet)
 
     def _entry(self, named: str | None, path: KeyPath) -> str:
         """The entry of `nodes` that a set-up uses; it must be named unless it is the only one."""

@@ -26,10 +26,11 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
 TRUTH: dict[str, float] = {"true": True, "false": False}
 ALLOWED = (
-    "it may have comparisons, and, or, not, + - * /, numbers, texts in quotes, names, figure(set-up), figure(identity), "
+    "it may have comparisons, and, or, not, + - * / // %, numbers, texts in quotes, names, figure(set-up), figure(identity), "
     "figure(phase=name) and parentheses"
 )
 

@@ -184,7 +184,7 @@ def calculate(text: str, values: Mapping[str, Value]) -> float:
         tree = grammar.parse_tree(text)
         grammar.check_value(tree)
     except (ExpressionProblem, RecursionError):
-        raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / and parentheses") from None
+        raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / // % and parentheses") from None
     grammar.check_names(tree, list(values))
     value = _number(tree, values)
     assert value is not None  # params are never empty

@@ -22,6 +22,7 @@ from seatrial.scenario.yaml_scalars import spell
 LONGEST_TEXT = 100  # of a duration, quantity or rate
 LONGEST_DURATION = 3650 * 24 * HOUR  # ten years; times are 64-bit nanoseconds and are added up
 LARGEST_AMOUNT = 2**62
+OBJECT_NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"  # a DNS label
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _DURATION_PATTERN = r"^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))+$"
@@ -203,18 +204,21 @@ def whole(value: Any) -> Any:
     return value
 
 
-def whole_number(least: int, most: int = 2**31 - 1) -> BeforeValidator:
+def bounded(value: Any, least: int, most: int) -> int:
     """A whole number in bounds."""
+    number: int = whole(value)
+    if number < least:
+        raise wrong(f"{number} is less than {least}", f"write {least} or more")
+    if number > most:
+        raise wrong(f"{number} is more than {most}", f"write {most} or less")
+    return number
 
-    def check(value: Any) -> Any:
-        number = whole(value)
-        if number < least:
-            raise wrong(f"{number} is less than {least}", f"write {least} or more")
-        if number > most:
-            raise wrong(f"{number} is more than {most}", f"write {most} or less")
-        return number
 
-    return BeforeValidator(check, json_schema_input_type=Annotated[int, Field(ge=least, le=most)])
+def whole_number(least: int, most: int = 2**31 - 1) -> BeforeValidator:
+    """A whole number in bounds, as a type."""
+    return BeforeValidator(
+        lambda value: bounded(value, least, most), json_schema_input_type=Annotated[int, Field(ge=least, le=most)]
+    )
 
 
 def name_like(pattern: str, longest: int, remedy: str) -> BeforeValidator:
@@ -259,19 +263,19 @@ def _string(pattern: str, *examples: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "examples": list(examples)})
 
 
-_ONE_AMOUNT = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _QUANTITY_PATTERN}]}
+ONE_AMOUNT = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _QUANTITY_PATTERN}]}
 
 Duration = Annotated[int, BeforeValidator(duration), _string(_DURATION_PATTERN, "10s", "1m30s", "250ms")]
 LastingDuration = Annotated[int, BeforeValidator(positive_duration), _string(_DURATION_PATTERN, "10s", "1m30s")]
 DurationText = Annotated[str, Field(pattern=r"^[0-9.a-zµ]+$")]  # beside a mapping
 SpanText = Annotated[Any, BeforeValidator(span), _string(_SPAN_PATTERN, "1s", "1s..3s")]
 Rate = Annotated[float, BeforeValidator(rate), _string(_RATE_PATTERN, "10/s", "30/m")]
-_AMOUNTS = {"type": "object", "additionalProperties": _ONE_AMOUNT, "examples": [{"cpu": 1, "memory": "2Gi"}]}
+_AMOUNTS = {"type": "object", "additionalProperties": ONE_AMOUNT, "examples": [{"cpu": 1, "memory": "2Gi"}]}
 AmountMap = Annotated[dict[str, int], BeforeValidator(amounts), WithJsonSchema(_AMOUNTS)]
 CapacityMap = Annotated[
     dict[str, int], BeforeValidator(capacity), WithJsonSchema({**_AMOUNTS, "required": ["cpu", "memory"]})
 ]
-PayloadSize = Annotated[int, BeforeValidator(payload), WithJsonSchema(_ONE_AMOUNT)]
+PayloadSize = Annotated[int, BeforeValidator(payload), WithJsonSchema(ONE_AMOUNT)]
 UserName = Annotated[str, BeforeValidator(user_name), _string("^[-A-Za-z0-9:._@]+$", "tenant-a")]
 TaintText = Annotated[Any, BeforeValidator(taint), _string("^[^:=]+(=[^:]*)?:.+$", "key=value:NoSchedule")]
 TolerationText = Annotated[Any, BeforeValidator(toleration), _string("^.+$", "key=value:NoSchedule", "key", "*")]
@@ -283,9 +287,7 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 Count = Annotated[int, whole_number(1)]
 ObjectName = Annotated[
     str,
-    name_like(
-        "[a-z0-9]([-a-z0-9]*[a-z0-9])?", 40, "use at most 40 of a-z, 0-9 and -; Kubernetes objects are named after it"
-    ),
+    name_like(OBJECT_NAME, 40, "use at most 40 of a-z, 0-9 and -; Kubernetes objects are named after it"),
 ]
 PlainName = Annotated[str, name_like("[A-Za-z0-9][-A-Za-z0-9+._]*", 60, "use at most 60 letters, digits and + - . _")]
 ParamName = Annotated[

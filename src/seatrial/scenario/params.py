@@ -14,17 +14,20 @@ from seatrial.scenario import yaml_scalars
 from seatrial.scenario.expression_grammar import BASELINE, ExpressionProblem
 from seatrial.scenario.expressions import calculate
 from seatrial.scenario.nearest import remedy_for
-from seatrial.scenario.source import KeyPath, Source
+from seatrial.scenario.source import KeyPath, Source, value_at
 
 Values = tuple[Scalar, ...]
 
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_CALCULATED = re.compile(r"[-+*/() ]")  # what no param's name has
+REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_CALCULATED = re.compile(r"[-+*/%() ]")  # what no param's name has
 _NEXT_PARAM = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")
 _CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
 
 # `${…}` in the manifests of a request that differ from request to request.
 WHEN_SENT = ("i", "namespace", "payload")
+NUMBER = "i"  # of a queue or cohort among those that a `count` makes alike
+COUNTED = ("queues", "cohorts")
+MOST_ALIKE = 10_000
 
 # Columns of summary.csv and names in `expect` that no param may have. Three that describe a load may be params too (the
 # design's own example has `pods`); in `expect` they then mean the figure.
@@ -105,7 +108,10 @@ def check(source: Source, params: Mapping[str, Values]) -> list[Mistake]:
     ]
     found += [
         source.mistake(
-            ("params", name), f"${{{name}}} has its own meaning in manifests", "choose another name", key=True
+            ("params", name),
+            f"${{{name}}} has its own meaning in manifests and queues",
+            "choose another name",
+            key=True,
         )
         for name in params
         if name in WHEN_SENT
@@ -127,15 +133,65 @@ def fill(source: Source, values: Mapping[str, Scalar]) -> tuple[dict[str, Any], 
         values and written["params"].keys() == values.keys()
     ):  # all sound: thousands of values need not be seen each time
         written = {**written, "params": dict(values)}
-    data = {key: filling.filled(value, (key,), constant=key in _CONSTANT) for key, value in written.items()}
+    data = {
+        key: filling.entries(value, (key,))
+        if key in COUNTED
+        else filling.filled(value, (key,), constant=key in _CONSTANT)
+        for key, value in written.items()
+    }
     return data, filling.wrong
 
 
+def has_count(body: Any) -> bool:
+    """Whether an entry of `queues` or `cohorts` is many alike."""
+    return isinstance(body, dict) and "count" in body
+
+
+def entry_names(source: Source, values: Mapping[str, Scalar], data: Mapping[str, Any], section: str) -> list[str]:
+    """The names of all queues or cohorts of a filled-in document, which may be wrong in any way."""
+    found: list[str] = []
+    written = data.get(section)
+    for name, body in written.items() if isinstance(written, dict) else ():
+        count = body["count"] if has_count(body) else None
+        if isinstance(count, int) and 0 < count <= MOST_ALIKE:
+            found += [str(_Filling(source, values, i).text(str(name), (section, name))) for i in range(count)]
+        else:
+            found.append(str(_Filling(source, values).text(str(name), (section, name))))
+    return found
+
+
+def alike(
+    source: Source, values: Mapping[str, Scalar], path: KeyPath, numbers: Iterable[int | None]
+) -> Iterator[tuple[str, Any, dict[KeyPath, Mistake | None]]]:
+    """An entry of `queues` or `cohorts` once per number: its name and its body with `${i}` filled in, and its mistakes."""
+    written, name = value_at(source.data, path), str(path[-1])
+    for number in numbers:
+        filling = _Filling(source, values, number)
+        yield str(filling.text(name, path)) if "${" in name else name, filling.filled(written, path), filling.wrong
+
+
 class _Filling:
-    def __init__(self, source: Source, values: Mapping[str, Scalar]) -> None:
+    def __init__(self, source: Source, values: Mapping[str, Scalar], number: int | None = None) -> None:
+        declared = source.data.get("params")
         self.source = source
-        self.values = values
+        self.declared = list(declared) if isinstance(declared, dict) else []
+        self.sound = len(self.declared) == len(values)  # a mistake in the declaration of a param is reported there
+        self.values = values if number is None else {**values, NUMBER: number}
         self.wrong: dict[KeyPath, Mistake | None] = {}
+
+    def entries(self, section: Any, path: KeyPath) -> Any:
+        """Entries of `queues` and `cohorts`: those with a `count` as the first of the many."""
+        if not isinstance(section, dict):
+            return self.filled(section, path)
+        return {
+            name: (self.first() if has_count(body) else self).filled(body, (*path, name))
+            for name, body in section.items()
+        }
+
+    def first(self) -> _Filling:
+        one = _Filling(self.source, self.values, 0)
+        one.sound, one.wrong = self.sound, self.wrong
+        return one
 
     def filled(self, value: Any, path: KeyPath, *, constant: bool = False) -> Any:
         if isinstance(value, dict):
@@ -150,24 +206,22 @@ class _Filling:
         return value
 
     def text(self, text: str, path: KeyPath) -> Scalar:
-        whole = _REFERENCE.fullmatch(text)
+        whole = REFERENCE.fullmatch(text)
         if whole:
             return self.value(whole[1].strip(), path, text)
-        return _REFERENCE.sub(lambda found: yaml_scalars.spell(self.value(found[1].strip(), path, found[0])), text)
+        return REFERENCE.sub(lambda found: yaml_scalars.spell(self.value(found[1].strip(), path, found[0])), text)
 
     def value(self, name: str, path: KeyPath, written: str) -> Scalar:
         if name in self.values:
             return self.values[name]
         if name in WHEN_SENT and path[0] == "steps":
             return written
-        declared = self.source.data.get("params")
-        known = list(declared) if isinstance(declared, dict) else []
-        # A mistake in the declaration of a param is reported there.
         self.wrong[path] = None
         if not _CALCULATED.search(name):
-            if name not in known:
-                self.wrong[path] = self.source.mistake(path, f"no param '{cut(name)}'", remedy_for(name, known))
-        elif len(known) == len(self.values):
+            if name not in self.declared:
+                remedy = "add `count:` beside it" if name == NUMBER else remedy_for(name, self.declared)
+                self.wrong[path] = self.source.mistake(path, f"no param '{cut(name)}'", remedy)
+        elif self.sound:
             try:
                 value = calculate(name, self.values)
             except ExpressionProblem as problem:

@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from seatrial.scenario.actions import PhaseFields
 from seatrial.scenario.actions.expect import Expectations, Figures
 from seatrial.scenario.field_types import ParamName, PlainName, ScalarValue, Text, whole_number
-from seatrial.scenario.fields import FieldMistake, Fields, as_list, one_of
+from seatrial.scenario.fields import FieldMistake, Fields, alone, as_list, one_of
 from seatrial.scenario.node_groups import NodeEntries
+from seatrial.scenario.queue_fields import Cohorts, Flavors, PreemptionFields, Priorities, Queues
 from seatrial.scenario.setups import ClientFields, SettingsFields, SetupFields
 
 MOST_NAMESPACES = 10_000  # what upstream tests
@@ -51,6 +52,11 @@ class ScenarioFields(Fields):
     setups: Annotated[dict[PlainName, SetupFields], Field(min_length=1)] | None = Field(
         None, description="What is compared: name → nodes, stack, client, settings."
     )
+    flavors: Flavors | None = Field(None, description="Kinds of nodes that quotas are of: name → {nodes: GROUP}.")
+    priorities: Priorities | None = Field(None, description="Names of priorities: name → value.")
+    queues: Queues | None = Field(None, description="Who shares the nodes: name → quota, cohort, borrow, lend, weight.")
+    cohorts: Cohorts | None = Field(None, description="Cohorts with a quota or a parent: name → quota, parent, weight.")
+    preemption: PreemptionFields | None = Field(None, description="Who may evict whom, for all set-ups.")
     settings: SettingsFields | None = Field(None, description="Settings of components, for all set-ups.")
     client: ClientFields | None = Field(None, description="The submitting client, for all set-ups.")
     namespaces: Annotated[int, whole_number(1, MOST_NAMESPACES)] | None = Field(
@@ -73,8 +79,9 @@ class ScenarioFields(Fields):
             return [FieldMistake("stacks", what, "write the stacks as set-ups")]
         if "stacks" not in written and "setups" not in written:
             return [FieldMistake("", "the scenario has neither 'stacks' nor 'setups'", "add stacks: [default]")]
+        found = alone(written, flavors="queues", cohorts="queues", preemption="queues")
         stacks = written["stacks"] if isinstance(written.get("stacks"), list) else []
-        return [
+        return found + [
             FieldMistake("stacks", f"'{stack}' is listed twice", "list each stack once")
             for number, stack in enumerate(stacks)
             if stack in stacks[:number]

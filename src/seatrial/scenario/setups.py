@@ -20,6 +20,7 @@ from seatrial.scenario.field_types import (
     choice,
 )
 from seatrial.scenario.fields import Fields, as_list, one_of, shown, wrong
+from seatrial.scenario.queue_fields import PreemptionFields
 from seatrial.scenario.source import KeyPath, Source
 
 LONGEST_DELAY = 29 * SECOND
@@ -135,6 +136,9 @@ class SetupFields(Fields):
         {}, description="Values of its own for params of the scenario."
     )
     settings: SettingsFields | None = Field(None, description="Settings that win over the scenario's.")
+    preemption: PreemptionFields | None = Field(
+        None, description="Who may evict whom: what is given here wins over the scenario's."
+    )
     components: dict[str, ComponentFields] = Field(
         {}, description="What this set-up brings itself of a real control plane, by component."
     )

@@ -14,7 +14,7 @@ from seatrial.scenario.actions import ACTIONS, phase_name
 from seatrial.scenario.actions.wait import STAGES, STATES
 from seatrial.scenario.fields import FieldMistake, Fields, KnownNames, shown
 from seatrial.scenario.nearest import remedy_for
-from seatrial.scenario.params import fill
+from seatrial.scenario.params import entry_names, fill
 from seatrial.scenario.schema import ScenarioFields
 from seatrial.scenario.source import KeyPath, Source, real_path, value_at
 
@@ -31,7 +31,7 @@ def check(
 ) -> tuple[ScenarioFields | None, dict[str, Any], list[Mistake]]:
     """The scenario with these params: its fields (None if not valid), its filled-in data, and its mistakes."""
     data, wrong = fill(source, values)
-    known = KnownNames({**_names(data, values, stacks), "stage": dict.fromkeys([*STAGES, *STATES, *stages])})
+    known = KnownNames({**_names(source, data, values, stacks), "stage": dict.fromkeys([*STAGES, *STATES, *stages])})
     fields: ScenarioFields | None = None
     found: list[tuple[KeyPath, Mistake]] = []
     try:
@@ -46,6 +46,14 @@ def check(
     return (None if wrong or mistakes else fields), data, mistakes
 
 
+def translated(source: Source, data: Any, known: KnownNames, error: ValidationError, path: KeyPath) -> list[Mistake]:
+    """The mistakes of a part of the document that was validated by itself."""
+    found: list[Mistake] = []
+    for one in error.errors(include_url=False):
+        found += [m for _, m in _translate(source, data, known, {**one, "loc": (*path, *one["loc"])})]
+    return found
+
+
 def _contradictions(source: Source, data: Any, known: KnownNames, path: KeyPath) -> list[tuple[KeyPath, Mistake]]:
     """Contradictions in every mapping that was read as `Fields`."""
     found: list[tuple[KeyPath, Mistake]] = []
@@ -58,7 +66,9 @@ def _contradictions(source: Source, data: Any, known: KnownNames, path: KeyPath)
     return found
 
 
-def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[str]) -> dict[str, list[str]]:
+def _names(
+    source: Source, data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[str]
+) -> dict[str, list[str]]:
     """The names that may be referred to, gathered from a document that may be wrong in any way."""
     nodes = data.get("nodes")
     entries = nodes if isinstance(nodes, dict) and not isinstance(nodes.get("existing"), str) else {"": nodes}
@@ -72,7 +82,12 @@ def _names(data: dict[str, Any], values: Mapping[str, Scalar], stacks: Iterable[
         "phase": [],
         "identity": [CLIENT, *COMPONENT_IDENTITIES],
         "setup": [*(data["setups"] if isinstance(data.get("setups"), dict) else ()), *stacks],
-        "param": list(data["params"]) if isinstance(data.get("params"), dict) else [],
+        "queue": entry_names(source, values, data, "queues"),
+        "class": [],
+        **{
+            what: list(data[section]) if isinstance(data.get(section), dict) else []
+            for section, what in (("params", "param"), ("flavors", "flavor"), ("priorities", "priority"))
+        },
     }
     for _, name, action, body in _phases(data.get("steps")):
         if isinstance(body, dict):

@@ -28,6 +28,15 @@ PARTS: Mapping[str, tuple[Callable[[Trial], bool], str]] = {
         lambda trial: any(submit.declares is not None for submit in submits(trial)),
         "takes a workload's requests from its pods: nothing can be declared",
     ),
+    "queues": (lambda trial: bool(trial.setup.fleet.queues), "has no quotas (`queues`): all share one queue"),
+    "cohorts": (
+        lambda trial: any(queue.cohort for queue in trial.setup.fleet.queues),
+        "has no cohorts (`cohort`): no queue borrows from another",
+    ),
+    "checkpoint": (
+        lambda trial: any(submit.checkpoint for submit in submits(trial)),
+        "does not start an evicted workload again from its `checkpoint`",
+    ),
 }
 
 
@@ -47,10 +56,8 @@ class StackBase(Stack):
     def refuses(self, trial: Trial) -> str | None:
         if trial.on not in self.runs_on:
             return f"the stack '{self.name}' does not run on {trial.on}, only on {' and '.join(self.runs_on)}"
-        for part, (asked, why) in PARTS.items():
-            if part not in self.honours and asked(trial):
-                return f"the stack '{self.name}' {why}"
-        return None
+        lacking = [why for part, (asked, why) in PARTS.items() if part not in self.honours and asked(trial)]
+        return f"the stack '{self.name}' {'; it '.join(lacking)}" if lacking else None
 
     def releases(self, settings: Settings) -> Sequence[int]:  # noqa: ARG002
         return ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, Field, create_model
 
 from seatrial.model.errors import Mistake
-from seatrial.model.plan import NodeGroup, Step
+from seatrial.model.plan import NodeGroup, Setup, Step
 from seatrial.scenario.actions import (
     change_nodes,
     delete_workloads,
@@ -87,7 +87,7 @@ def phase_name(action: str, number: int) -> str:
 
 
 def plan_steps(
-    source: Source, steps: Sequence[Sequence[PhaseFields]], nodes: Sequence[NodeGroup], setup: str, namespaces: int
+    source: Source, steps: Sequence[Sequence[PhaseFields]], nodes: Sequence[NodeGroup], setup: Setup, namespaces: int
 ) -> tuple[tuple[Step, ...], list[Mistake]]:
     """The steps of a set-up, and what is wrong with them."""
     written = _written(source, steps)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seatrial.model.errors import Mistake
-from seatrial.model.plan import NodeGroup, Phase
+from seatrial.model.fleet import Fleet
+from seatrial.model.plan import NodeGroup, Phase, Setup
 from seatrial.scenario.fields import FieldMistake
 from seatrial.scenario.source import KeyPath, Source
 
@@ -48,9 +49,10 @@ class Planning:
     """The steps of one set-up on their way to a plan. A phase may only refer to phases before or beside it."""
 
     def __init__(
-        self, source: Source, written: Sequence[WrittenPhase], nodes: Sequence[NodeGroup], setup: str, namespaces: int
+        self, source: Source, written: Sequence[WrittenPhase], nodes: Sequence[NodeGroup], setup: Setup, namespaces: int
     ) -> None:
-        self.source, self.setup, self.namespaces = source, setup, namespaces
+        self.source, self.setup, self.namespaces = source, setup.name, namespaces
+        self.fleet: Fleet = setup.fleet
         self.written = written  # all phases of the scenario
         self.phases: dict[str, Phase] = {}  # those that are planned
         self.groups = {group.name: group for group in nodes}  # node groups at this point

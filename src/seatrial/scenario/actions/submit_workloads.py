@@ -25,15 +25,15 @@ from seatrial.scenario.field_types import (
     Rate,
     TolerationText,
     choice,
-    whole_number,
 )
 from seatrial.scenario.fields import FieldMistake, Fields, alone, contradictory
 from seatrial.scenario.manifests import OverlayMap
+from seatrial.scenario.queue_fields import EACH, ClassName, PriorityOrName, QueueReference
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
 
-HIGHEST_PRIORITY = 1_000_000_000  # of a PriorityClass; Kubernetes keeps what is above for its own
+LONGEST_WORKLOAD_NAME = 55  # of the 63 of a Job: an Indexed one adds a pod's index
 MOST_PODS = 2**31 - 1  # pods of a trial are numbered in 32 bits
 
 
@@ -64,7 +64,16 @@ class SubmitFields(Fields):
     tolerations: list[TolerationText] | None = Field(
         None, description="As key=value:Effect, key:Effect, key or *. Not given: the taints of all nodes; []: none."
     )
-    priority: Annotated[int, whole_number(-(2**31), HIGHEST_PRIORITY)] = Field(0, description="Priority of the pods.")
+    queue: QueueReference | None = Field(
+        None, description="The queue that the workloads go to, or each: the same load in every queue."
+    )
+    priority: PriorityOrName = Field(0, description="Priority of the workloads: a number, or a name of `priorities`.")
+    label: ClassName | None = Field(
+        None, alias="class", description="What figures are grouped by; the phase's name if not given."
+    )
+    checkpoint: LastingDuration | None = Field(
+        None, description="How often a workload saves its work: after an eviction it goes on from there."
+    )
     spread: Flag = Field(False, description="true: pods of a workload prefer different nodes.")
     rate: Rate | None = Field(
         None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."
@@ -103,7 +112,11 @@ class TakesLoads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Submit(Phase):
-    """Workloads alike but for their size."""
+    """Workloads alike but for their size and, with `queue: each`, their queue.
+
+    Those of a phase with `queue: each` are called PHASE-QUEUE-0 …; each queue has a random stream of its own, by its name, so that
+    another queue does not change the load of this one.
+    """
 
     count: int  # workloads in all; with `sizes`, len(sizes) * each
     sizes: tuple[int, ...]  # pods of a workload; item i has sizes[i % len] before shuffling
@@ -116,27 +129,49 @@ class Submit(Phase):
     overlay: Mapping[str, Any] | None = None
     interactive: bool = False
     claim: Mapping[str, Any] | None = None
+    queue: str = ""  # of the fleet; empty where it has none, or with `queues`
+    queues: tuple[str, ...] = ()  # with `queue: each` all of them; `count` is that of all together
+    class_name: str = ""  # empty: the phase
+    checkpoint: int = 0
 
     needs = TakesLoads
 
     @property
     def pods(self) -> int:
         """Of all its workloads."""
-        rounds, rest = divmod(self.count, len(self.sizes))
-        return rounds * sum(self.sizes) + sum(self.sizes[:rest])
+        rounds, rest = divmod(self.per_queue, len(self.sizes))
+        return (rounds * sum(self.sizes) + sum(self.sizes[:rest])) * (len(self.queues) or 1)
 
-    def workload(self, index: int, pods: int, stem: str = "") -> Workload:
+    @property
+    def per_queue(self) -> int:
+        """How many workloads go to each of its queues."""
+        return self.count // (len(self.queues) or 1)
+
+    def workload(self, index: int, pods: int, stem: str = "", queue: str = "") -> Workload:
         """Item `index`, called after `stem` or the phase: a name that nothing else in its namespace has."""
         return Workload(
             f"{stem or self.name}-{index}", self.name, index, pods, self.shape, self.duration, self.gang, self.declares,
-            self.overlay, self.interactive, self.claim,
+            self.overlay, self.interactive, self.claim, queue or self.queue, self.class_name, self.checkpoint,
         )  # fmt: skip
 
     def load(self, seed: int) -> Load:
         """All its workloads and when they are due; `seed` is that of the phase's random stream."""
-        from seatrial.model.load import draw_load
+        from seatrial.model.load import DrawnItems, draw_items, load_of
+        from seatrial.model.randomness import stream_seed
 
-        return draw_load(self.name, self.count, self.sizes, self.shuffled, self.pace, self.workload, seed)
+        if not self.queues:
+            only = draw_items(self.count, self.sizes, self.shuffled, self.pace, seed)
+            return load_of(self.name, self.pace, [only], lambda index, *_: self.workload(index, only.pods[index]))
+        streams = [
+            draw_items(self.per_queue, self.sizes, self.shuffled, self.pace, stream_seed(seed, {}, 0, queue))
+            for queue in self.queues
+        ]
+
+        def item(_: int, which: int, number: int, stream: DrawnItems) -> Workload:
+            queue = self.queues[which]
+            return self.workload(number, stream.pods[number], f"{self.name}-{queue}", queue)
+
+        return load_of(self.name, self.pace, streams, item)
 
     async def act(self, run: RunningTrial, cluster: TakesLoads) -> None:
         from seatrial.model.randomness import stream_seed
@@ -171,12 +206,14 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
         dict(fields.selector),
         tuple((label, tuple(values)) for label, values in fields.affinity.items()),
         _all_taints(planning) if fields.tolerations is None else tuple(fields.tolerations),
-        fields.priority,
+        planning.fleet.priorities.get(fields.priority, fields.priority),
         fields.spread,
     )
+    queues = _each_queue(planning, phase)
+    count = len(fields.sizes or ()) * (fields.each or 1) if fields.count is None else fields.count
     submit = Submit(
         phase.name,
-        len(fields.sizes or ()) * (fields.each or 1) if fields.count is None else fields.count,
+        count * (len(queues) or 1),
         (fields.pods or 1,) if fields.sizes is None else tuple(fields.sizes),
         fields.order == "shuffled",
         shape,
@@ -187,13 +224,37 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
         else declares,  # a queue that is told what the pods request is as without `declares`
         _pace(fields),
         fields.overlay or None,
+        queue="" if queues else fields.queue or "",
+        queues=queues,
+        class_name=fields.label or "",
+        checkpoint=fields.checkpoint or 0,
     )
     pods = submit.pods + sum(other.pods for other in planning.planned(Submit).values())
     if pods > MOST_PODS:
         planning.wrong(phase.path, f"{pods:,} pods are more than a trial can hold ({MOST_PODS:,})", "submit fewer")
-    if _last_due(submit.pace, submit.count) > LONGEST_DURATION:
+    if _last_due(submit.pace, submit.per_queue) > LONGEST_DURATION:
         planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
     return submit
+
+
+def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
+    """With `queue: each` all queues of the scenario. Where there are queues, every submit names one."""
+    names = tuple(queue.name for queue in planning.fleet.queues)
+    if names and phase.fields.queue is None:
+        some = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+        planning.wrong(phase.path, "to which queue?", f"add `queue:`, one of {some}, or each")
+    if phase.fields.queue != EACH:
+        return ()
+    longest = max(names, key=len)
+    if len(f"{phase.name}-{longest}-") + len(str(phase.fields.count or 0)) > LONGEST_WORKLOAD_NAME:
+        what = f"workloads called {phase.name}-{longest}-0 have names longer than a Job may have"
+        planning.wrong((*phase.path, "name"), what, "give the phase or the queues shorter names")
+    others = {one.name for one in planning.written if one.action == "submit"}
+    for name in names:
+        if f"{phase.name}-{name}" in others:
+            what = f"its workloads in queue '{name}' and those of phase '{phase.name}-{name}' have the same names"
+            planning.wrong((*phase.path, "name"), what, "give one of the phases another name")
+    return names
 
 
 def _all_taints(planning: Planning) -> tuple[Toleration, ...]:
@@ -220,10 +281,15 @@ def _last_due(pace: Pace, count: int) -> float:
     return (count - 1) // pace.size * pace.every
 
 
+def _names(name: str, _action: str, body: Mapping[str, Any]) -> dict[str, list[str]]:
+    label = body.get("class", name)
+    return {"submit": [name], "phase": [name], "class": [label] if isinstance(label, str) else []}
+
+
 KIND = Kind(
     {"submit": "Submit workloads."},
     SubmitFields,
     _plan,
-    names=lambda name, *_: {"submit": [name], "phase": [name]},
+    names=_names,
     first=lambda _: True,
 )

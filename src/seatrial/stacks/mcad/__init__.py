@@ -48,7 +48,7 @@ class Mcad(StackBase):
 
     def refuses(self, trial: Trial) -> str | None:
         if trial.on == "sim":
-            return None
+            return super().refuses(trial)
         if trial.setup.settings["mcad"]["version"] != "1.40":
             return "MCAD 1.32 is modelled only; 1.40 is the version that runs on real clusters"
         for submit in submits(trial):
