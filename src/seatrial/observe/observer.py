@@ -128,22 +128,30 @@ class Observer:
             if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
                 self.workload(workload, "completed", stamp, source, said)
 
-    def evict(self, name: str, reason: str, stamp: int, by: str = "", message: str = "", key: str = "") -> None:
-        """Records that a workload lost its place, to the workload `by`; once per key, which is also in later events."""
+    def evict(
+        self, name: str, reason: str, stamp: int, by: str = "", message: str = "", key: str = "", said: str | None = "",
+    ) -> None:  # fmt: skip
+        """Records that a workload lost its place, to the workload `by`; once per key, which is also in later events. `said` is the
+        object's own timestamp: where this process may have seen it late, it is nearer to the truth."""
         workload = self.workloads.get(name)
         if workload is None:
-            self._keep(name, lambda: self.evict(name, reason, stamp, by, message, key))
+            self._keep(name, lambda: self.evict(name, reason, stamp, by, message, key, said))
         elif not key or (workload, key) not in self._evictions:
             self._evictions.add((workload, key))
-            self.ledger.evict(stamp - self.epoch, workload, reason, self.workloads.get(by, -1), message, key)
+            self.ledger.evict(self._began(stamp, said), workload, reason, self.workloads.get(by, -1), message, key)
 
-    def readmit(self, name: str, stamp: int, key: str = "") -> None:
+    def readmit(self, name: str, stamp: int, key: str = "", said: str | None = "") -> None:
         """Records that a workload has a place; only one that was evicted lacked it."""
         workload = self.workloads.get(name)
         if workload is None:
-            self._keep(name, lambda: self.readmit(name, stamp, key))
+            self._keep(name, lambda: self.readmit(name, stamp, key, said))
         elif workload in self.ledger.evicted:
-            self.ledger.readmit(stamp - self.epoch, workload, key)
+            self.ledger.readmit(self._began(stamp, said), workload, key)
+
+    def _began(self, stamp: int, said: str | None) -> int:
+        if not self.doubt or not said:
+            return stamp - self.epoch
+        return min(stamp - self.epoch, time_sources.said(said)[0] - self.wall_epoch)
 
     def pod_gone(self, gone: Pod, stamp: int) -> None:
         """Records a deleted pod: lost unless it has finished or its workload has completed. Its workload may be evicted by that."""

@@ -10,6 +10,7 @@ from seatrial.model.plan import Amounts, Scalar, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, parse_quantity
 from seatrial.stacks.base import StackBase
+from seatrial.stacks.kueue.fleet_limits import unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -33,6 +34,7 @@ class Kueue(StackBase):
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
     model_verified = True
+    honours = ("queues", "cohorts")
     settings = (
         Setting("kueue", "qps", 50, "client requests per second of the whole process (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
@@ -64,7 +66,9 @@ class Kueue(StackBase):
         broken = [name for name, well in (("stop-policy", "None"), ("webhook-ca", "own")) if own[name] != well]
         if broken and trial.on == "sim":
             return f"kueue's {broken[0]}: {own[broken[0]]} is not modelled; the real Kueue shows it (--on local)"
-        return super().refuses(trial) or _bad_quota(own)
+        if trial.setup.fleet.queues and trial.on == "sim":
+            return "kueue's queues are not modelled yet; the real Kueue has them (--on local)"
+        return super().refuses(trial) or _bad_quota(own) or unfit(trial)
 
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["kueue"]

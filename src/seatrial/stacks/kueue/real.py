@@ -16,24 +16,27 @@ from seatrial.kube.resources import JOBS, Resource
 from seatrial.model.control_plane import CA_BUNDLE, Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
-from seatrial.model.plan import Amounts, Scalar, Setup, Workload
+from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
-from seatrial.stacks.job_objects import job, with_service
-from seatrial.stacks.kueue.objects import (
+from seatrial.stacks.job_objects import job, priority_classes, with_service
+from seatrial.stacks.kueue.kinds import (
     CLUSTER_QUEUES,
+    COHORTS,
     FLAVORS,
     GROUP,
     LOCAL_QUEUES,
+    PRIORITY_LABEL,
     QUEUE,
     QUEUE_LABEL,
     TOPOLOGIES,
     VERSION,
+    WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
-    queues,
-    watches,
 )
+from seatrial.stacks.kueue.objects import queues
+from seatrial.stacks.kueue.workload_conditions import watches
 
 BINARY = GoBinary(
     "kueue",
@@ -54,6 +57,9 @@ FRAMEWORKS = ("batch/job", "pod")
 # Reconcilers side by side, as in the shipped configuration.
 CONCURRENCY = {"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 5, "LocalQueue.kueue.x-k8s.io": 1,
                "Cohort.kueue.x-k8s.io": 1, "ClusterQueue.kueue.x-k8s.io": 1, "ResourceFlavor.kueue.x-k8s.io": 1}  # fmt: skip
+
+# Of fair sharing: what Kueue does if its configuration names none, and what the one that it ships has in a comment.
+STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 # Webhooks of config/components/webhook/manifests.yaml for these kinds: name, group, version, what is validated when created or
 # updated. The first resource is mutated too when created, unless it is a cohort.
@@ -86,7 +92,8 @@ class KueueReal(DefaultReal):
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:
         topology = bool(setup.settings.get("kueue", {}).get("topology"))
-        global_kinds = (FLAVORS, CLUSTER_QUEUES, *((TOPOLOGIES,) if topology else ()))
+        cohorts = (COHORTS,) if setup.fleet.cohorts else ()
+        global_kinds = (FLAVORS, CLUSTER_QUEUES, *cohorts, *((TOPOLOGIES,) if topology else ()))
         return (
             *super().permissions(setup),
             *(p for kind in global_kinds for p in permissions(kind, "get", "create", "patch", "list", "delete")),
@@ -110,20 +117,31 @@ class KueueReal(DefaultReal):
             ready=Ready("/readyz", health, tls=False),  # from when its webhooks listen
         )
         plane = plane.with_identity(Identity("kueue", "kueue", (), "cluster-admin")).with_component(component)
-        plane = plane.with_file(CONFIG, configuration(own, webhook, health)).with_manifests(BINARY)
+        plane = plane.with_file(CONFIG, configuration(setup, webhook, health)).with_manifests(BINARY)
         return plane.with_objects(*webhooks(webhook, own["webhook-ca"] == "wrong"))
 
+    def priority_classes(
+        self, setup: Setup, values: Sequence[int], labels: Mapping[str, str], *, preempt: bool
+    ) -> Sequence[Manifest]:
+        """With queues a priority is Kueue's alone: pods with a PriorityClass would be preempted by kube-scheduler as well."""
+        if not setup.fleet.queues:
+            return super().priority_classes(setup, values, labels, preempt=preempt)
+        return priority_classes(WORKLOAD_PRIORITY_CLASSES, values, labels, {})
+
     def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
-        return queues(setup.settings["kueue"], capacity, labels, namespace)
+        return queues(setup, capacity, labels, namespace)
 
     def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
         """One for all: a queue is a LocalQueue in it."""
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        """A suspended Job in our LocalQueue."""
+        """A suspended Job in our LocalQueue, or in that of the workload's queue."""
         body = job(workload, labels)
-        body["metadata"]["labels"] = {QUEUE_LABEL: QUEUE, **body["metadata"]["labels"]}
+        named = {QUEUE_LABEL: workload.queue or QUEUE}
+        if workload.queue and workload.shape.priority:
+            named[PRIORITY_LABEL] = body["spec"]["template"]["spec"].pop("priorityClassName")
+        body["metadata"]["labels"] = {**named, **body["metadata"]["labels"]}
         body["spec"]["suspend"] = True
         return with_service(workload, labels, Manifest(JOBS, workload.name, body))
 
@@ -143,8 +161,9 @@ def free_port() -> int:
                 return port
 
 
-def configuration(settings: Mapping[str, Scalar], webhook: int, health: int) -> dict[str, Any]:
+def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
     """The shipped configuration, for a process outside the cluster: own certificates, no leader election, no aggregated API."""
+    settings = setup.settings["kueue"]
     configured: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -158,6 +177,8 @@ def configuration(settings: Mapping[str, Scalar], webhook: int, health: int) -> 
         "integrations": {"frameworks": list(FRAMEWORKS), "labelKeysToCopy": [STUDY_LABEL, WORKLOAD_LABEL]},
         "featureGates": {"VisibilityOnDemand": False},  # that API server works only inside a cluster
     }
+    if setup.fleet.preemption.fair_sharing:
+        configured["fairSharing"] = {"preemptionStrategies": list(STRATEGIES)}
     if settings["wait-for-pods-ready"]:
         configured["waitForPodsReady"] = {
             "timeout": f"{int(settings['pods-ready-timeout']) // MILLISECOND}ms",
