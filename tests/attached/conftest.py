@@ -40,6 +40,10 @@ steps:
   - wait: {for: completed, timeout: 1m}
 expect: ["completed == submitted"]
 """
+# The same load by two teams, each in a namespace with a quota.
+SHARED = FAKES.replace(
+    "steps:", "queues: {red: {quota: {cpu: 64}}, blue: {quota: {cpu: 64, memory: 64Gi}}}\nsteps:"
+).replace("count: 8", "queue: each, count: 4")
 EXISTING = FAKES.replace(
     "nodes: [{name: fake, count: 4, capacity: {cpu: 64, memory: 64Gi}, pods: {create: 100ms, start: 200ms}}]",
     'nodes: {existing: "pool in (batch),!spot"}',

@@ -35,7 +35,7 @@ from seatrial.model.units import MILLISECOND, parse_duration
 Gang = tuple[str, str, str]  # namespace, workload, index in the Job if the pod runs for itself
 
 
-class Progress:
+class Checkpoints:
     """How far applications have come: what a run adds is kept up to its last checkpoint. Times are nanoseconds."""
 
     def __init__(self, now: Callable[[], int] = clock) -> None:
@@ -63,10 +63,10 @@ class Progress:
 class Applications:
     """Plays all applications whose pods a watch shows. `problem` is told of requests that failed."""
 
-    def __init__(self, client: Client, problem: Callable[[str], None], progress: Progress | None = None) -> None:
+    def __init__(self, client: Client, problem: Callable[[str], None], checkpoints: Checkpoints | None = None) -> None:
         self._client, self._background = client, BackgroundRequests(problem)
         self._barrier = Barrier()
-        self._progress = progress or Progress()
+        self._checkpoints = checkpoints or Checkpoints()
         self._size: dict[Gang, int] = {}
         self._running: dict[Gang, dict[str, bool]] = {}  # pods that run or have run → whether they have completed
         self._listed: set[tuple[Gang, str]] = set()
@@ -95,18 +95,18 @@ class Applications:
         fresh = name not in running
         running[name] = over
         if fresh and self._barrier.runs(gang, self._size[gang]):
-            self._progress.begins(gang, pod.metadata)
-            self._tell(gang, self._progress.left(gang, pod.metadata))
+            self._checkpoints.begins(gang, pod.metadata)
+            self._tell(gang, self._checkpoints.left(gang, pod.metadata))
         elif listed and len(running) >= self._size[gang] and DURATION_ANNOTATION not in pod.metadata.annotations:
             # The annotation may have been lost while the server was away.
-            self._tell(gang, self._progress.left(gang, pod.metadata), [name])
+            self._tell(gang, self._checkpoints.left(gang, pod.metadata), [name])
 
     def _gone(self, gang: Gang, name: str) -> None:
         """A finished pod does not reset its gang."""
         running = self._running.get(gang, {})
         over = running.pop(name, None)
         if over is not None and self._barrier.gone(gang, self._size[gang]) and not over:
-            self._progress.ends(gang)
+            self._checkpoints.ends(gang)
             self._tell(gang, None)
         if not running:
             self._running.pop(gang, None)
