@@ -24,12 +24,6 @@ from seatrial.model.units import MILLISECOND, SECOND, format_quantity
 IMAGE = "seatrial.dev/none"  # fake nodes pull nothing
 MOUNTED_AT = "/data"  # a workload's claim
 _VOLUME = "seatrial-claim"
-# A pod that is preempted, or whose node is gone, is no failure of its Job. On fake nodes such a pod is gone at once; a Job
-# controller that syncs in between would count it as failed and create no other for 10 s × 2^failures, up to 10 minutes
-# (getRemainingTime in pkg/controller/job/backoff_utils.go). With this policy it counts Failed pods alone (onlyReplaceFailedPods).
-_DELETED_IS_NOT_FAILED = {
-    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-}
 
 
 def api_object(
@@ -138,17 +132,9 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     }
     if workload.overlay:
         made = _overlaid(made, workload.overlay)
-    if _on_fake_nodes(made["spec"]["template"]["spec"]):
-        made["spec"].setdefault("podFailurePolicy", _DELETED_IS_NOT_FAILED)
     if workload.claim is not None:
         _mount(made["spec"]["template"]["spec"], workload.name)
     return made
-
-
-def _on_fake_nodes(spec: Mapping[str, Any]) -> bool:
-    """Its containers are ours, and nothing else restarts them."""
-    images = [container.get("image") for container in spec["containers"]]
-    return images == [IMAGE] and spec["restartPolicy"] == "Never"
 
 
 def _times(workload: Workload, played: bool) -> dict[str, str]:
