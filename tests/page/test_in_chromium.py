@@ -31,6 +31,9 @@ OVERLAPPING = """() => [...document.querySelectorAll('figure.lines svg')].flatMa
     .map(([b]) => `${a} / ${b}`));
 })"""
 
+CUT = """() => [...document.querySelectorAll('.rows .stage')]
+  .filter((stage) => stage.scrollWidth > stage.clientWidth).map((stage) => stage.textContent)"""
+
 
 def overflow(page: Any) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
@@ -48,6 +51,7 @@ def test_the_report_of_every_shipped_scenario_opens(scenario: str, studies: dict
         assert overflow(page) == 0, "a page that has to be pushed sideways"
         assert page.locator("section").count() >= 3
         assert not page.evaluate(OVERLAPPING), "labels of a chart over each other"
+        assert not page.evaluate(CUT), "names of stages that are cut off"
 
 
 def test_the_use_of_gpus_is_in_sight_at_1280_pixels(tmp_path: Path, opened: Opened) -> None:
@@ -295,7 +299,7 @@ def test_the_page_of_all_studies_is_clicked_through(browser: Any, tmp_path: Path
         follow(page, "text=all")
         for box in page.locator("input[type=checkbox]").all():
             box.check()
-        follow(page, "text=Compare what is ticked")
+        follow(page, "text=Compare selected")
         assert "more than noise" in page.locator("main").inner_text()
         assert overflow(page) == 0
         page.goto(server.url)

@@ -11,6 +11,7 @@ import polars as pl
 
 from seatrial import stacks
 from seatrial.clusters.sim import SimCluster
+from seatrial.model.fleet import Fleet
 from seatrial.model.lifecycle import index_of
 from seatrial.model.plan import (
     ClientSettings,
@@ -54,9 +55,13 @@ def trial(
     settings: Mapping[str, Mapping[str, Scalar]] | None = None,
     rate: float | None = None,
     seed: int = 1,
+    fleet: Fleet | None = None,
 ) -> Trial:
     table = [*CONTROL_PLANE, *stacks.find(stack).settings]
-    setup = Setup(stack, stack, tuple(nodes or [fakes()]), ClientSettings(rate), resolve(table, qps, settings or {}))
+    resolved = resolve(table, qps, settings or {})
+    setup = Setup(
+        stack, stack, tuple(nodes or [fakes()]), ClientSettings(rate), resolved, fleet=fleet or Fleet()
+    )  # fmt: skip
     return Trial(1, "test", "sim", setup, {}, 1, seed, steps)
 
 
@@ -71,6 +76,7 @@ class Ran:
     ending: StepsResult
     cluster: SimCluster
     seen: pl.DataFrame
+    evictions: pl.DataFrame
 
     def count(self, stage: str) -> int:
         return self.seen.filter(pl.col("stage") == stage).height
@@ -103,7 +109,6 @@ def run(trial: Trial, directory: Path) -> Ran:
     submissions.close()
     ledger.close()
     names = {number: name for name, number in index_of(stack.stages).items()}
-    seen = merging.read(directory, stack.stages, []).observed.with_columns(
-        pl.col("stage").replace_strict(names, return_dtype=pl.String, default="")
-    )
-    return Ran(ending, cluster, seen)
+    left = merging.read(directory, stack.stages, [])
+    seen = left.observed.with_columns(pl.col("stage").replace_strict(names, return_dtype=pl.String, default=""))
+    return Ran(ending, cluster, seen, left.evictions)

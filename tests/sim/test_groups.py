@@ -16,8 +16,8 @@ from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
 from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.group_queue import GroupQueue
 from seatrial.sim.kernel import Kernel
-from seatrial.sim.pod_group_scheduler import GroupQueue
 from seatrial.sim.queue import LONGEST
 from tests.sim.making import GI, Ran, fakes, run, submit, to_the_end, trial
 

@@ -67,6 +67,23 @@ steps:
 expect: ['outcome == "timeout"']
 """
 
+TEAMS = """
+name: teams
+nodes: [{name: own, count: 1, capacity: {cpu: 4, memory: 8Gi}}]
+priorities: {low: 10}
+queues:
+  red: {cohort: all, quota: {cpu: 8}}
+  blue: {cohort: all, quota: {cpu: 8}}
+cohorts: {all: {quota: {cpu: 4}}}
+stacks: [kueue]
+settings: {qps: {equal: 200}}
+steps:
+  - submit: {name: short, queue: each, priority: low, count: 5, duration: 1s, requests: {cpu: 4}}
+  - wait: {for: completed, timeout: 80s}
+expect: ["completed == submitted"]
+"""
+FAIR = TEAMS.replace("stacks:", "preemption: {fair-sharing: true}\nstacks:")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -210,3 +227,21 @@ def test_a_time_out_behind_the_head_of_a_strict_queue_names_the_head(place: Plac
     assert (said["timed_out"]["kind"], said["timed_out"]["workloads"]) == ("head of line", ["head-0"])
     assert said["timed_out"]["waiters"] == ["tail-0", "tail-1", "tail-2"]
     assert "it requests cpu 4 and cpu 2 is left of the quota" in said["detail"]
+
+
+def test_queues_of_a_fleet_run_there_and_nothing_of_them_stays(place: Place) -> None:
+    done = place.run(TEAMS, "teams")
+    assert done.returncode == 0, done.stderr
+    kinds = ("resourceflavors", "cohorts", "clusterqueues", "workloadpriorityclasses")
+    assert eventually(lambda: not any(place.get(f"{kind}.kueue.x-k8s.io") for kind in kinds))
+
+
+def test_a_kueue_without_fair_sharing_does_not_run_a_scenario_that_asks_for_it(place: Place) -> None:
+    done = place.run(FAIR, "fair")
+    assert done.returncode == 3, done.stderr
+    assert (
+        "the scenario has fair sharing on, and the Kueue of this cluster is configured with fair sharing off"
+        in done.stderr
+    )
+    assert "or use a control plane of the trial's own" in done.stderr
+    assert eventually(lambda: not place.get("clusterqueues.kueue.x-k8s.io"))

@@ -1,4 +1,4 @@
-"""`seatrial clean`: removes what an interrupted or killed run left."""
+"""`seatrial clean`: removes what interrupted or killed runs left behind."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def clean(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
     out: Path | None = typer.Option(
-        None, "-o", "--out", metavar="OUT", help="A study directory: only what this study made; it knows its cluster."
+        None, "-o", "--out", metavar="OUT", help="A study directory: only what this study created, in its cluster."
     ),
     yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
-    """Remove what an interrupted or killed run left: in a cluster everything with our label, here its processes and files.
+    """Remove what interrupted or killed runs left behind: everything with our label in a cluster, processes and files here.
 
-    Without --context and -o only this machine is looked at. Clusters kept with `seatrial cluster up` are not touched.
+    Without --context and -o only this machine is cleaned. Clusters kept with `seatrial cluster up` are not touched.
 
     Example: seatrial clean --context my-cluster
     """
@@ -45,7 +45,7 @@ def clean(
 
 
 def _clean_study(out: Path, context: str, kubeconfig: Path | None) -> None:
-    """No question is asked: every object is one that this study is known to have made."""
+    """Without confirmation: every object was created by this study."""
     from seatrial.analysis.studies import Study
 
     study = Study.open(out)
@@ -53,7 +53,7 @@ def _clean_study(out: Path, context: str, kubeconfig: Path | None) -> None:
     made = [dict(trial.document.get("target") or {}) for trial in study.trials]
     studies = {str(one["study"]) for one in made if one.get("study")}
     if not studies:
-        typer.echo(f"{out} made nothing in a cluster that stays.")
+        typer.echo(f"{out} created nothing in a cluster that outlives it.")
         return
     named = context or (str(kubeconfig) if kubeconfig else "")
     target = _target(
@@ -87,7 +87,7 @@ def _clear(target: Target, studies: set[str] | None, ran_on: str, *, ask: bool, 
     if left:
         raise SetupProblem(
             f"still there after {WITHIN_S:.0f} s: {'; '.join(_lines(left))}",
-            "something holds on to it (`kubectl describe` shows what); run the same again later",
+            "something blocks the deletion (`kubectl describe` shows what); run the command again later",
         )
     if not gone:
         typer.echo(f"{access.context}: nothing was removed.")
@@ -98,12 +98,12 @@ def _agrees(things: Sequence[LabelledObject], context: str, ask: bool) -> bool:
 
     if not ask:
         return True
-    typer.echo(f"{context} has, with our label:")
+    typer.echo(f"objects with our label in {context}:")
     for line in _lines(things):
         typer.echo(f"  {line}")
     if not sys.stdin.isatty():
-        raise UsageProblem("confirmation is needed, and standard input is no terminal", "pass --yes")
-    return typer.confirm("Remove all of it? Studies that still run there would fail.")
+        raise UsageProblem("confirmation is needed, and standard input is not a terminal", "pass --yes")
+    return typer.confirm("Remove all of these? Studies that still run there would fail.")
 
 
 def _lines(things: Sequence[LabelledObject]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`seatrial cluster`: a real control plane to keep, by name, several side by side."""
+"""`seatrial cluster`: real control planes to keep, by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 DEFAULT = "local"
 
 cluster_app = typer.Typer(
-    help="A real Kubernetes control plane on this machine, to keep until it is taken down.",
+    help="Start, inspect and stop a real Kubernetes control plane on this machine.",
     no_args_is_help=True,
 )
 
@@ -41,20 +41,21 @@ def up(
     name: Name = DEFAULT,
     binaries: Binaries = None,
     stages: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="KWOK stages (YAML) for fake nodes and pods; fast ones without.")
+        Path | None,
+        typer.Option(metavar="FILE", help="KWOK stages (YAML) for fake nodes and pods [default: fast ones]."),
     ] = None,
     qps: Annotated[
         str, typer.Option(metavar="N", help="Client limit of all components: a number, 'as shipped' or 'unlimited'.")
     ] = "as shipped",
-    port: Annotated[int, typer.Option(help="Of the API server; a free one without.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="Port of the API server [default: a free one].", min=0, max=65535)] = 0,
     audit: Annotated[bool, typer.Option(help="Write an audit log of all changes.")] = True,
     nodes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Fake nodes of its own: those of a scenario, or a list of groups."),
+        typer.Option(metavar="FILE", help="Permanent fake nodes: those of a scenario, or a list of node groups."),
     ] = None,
-    stack: Annotated[str, typer.Option(metavar="S", help="What runs in it beside plain Kubernetes.")] = "default",
+    stack: Annotated[str, typer.Option(metavar="S", help="The stack in the cluster.")] = "default",
 ) -> None:
-    """Start a cluster and keep it until `down`. The programs are built first if the cache does not have them."""
+    """Start a cluster and keep it until `down`. Builds the programs first if they are not cached."""
     import time
 
     from seatrial import stacks
@@ -73,7 +74,7 @@ def up(
     chosen = stacks.find(stack)
     if "local" not in chosen.runs_on:
         raise UsageProblem(f"the stack '{stack}' does not run on local, only on {' and '.join(chosen.runs_on)}",
-                           "choose another one: `seatrial stacks` lists them")  # fmt: skip
+                           "choose another stack: `seatrial stacks` lists them")  # fmt: skip
     options = PlaneOptions(
         settings=_settings(qps, chosen.settings),
         stages=read_stages(stages) if stages else stage_objects.stages(groups) if groups else default_stages(),
@@ -99,7 +100,7 @@ def _shown(cluster: KeptCluster) -> str:
 
 
 def _groups(file: Path) -> tuple[NodeGroup, ...]:
-    """The fake nodes of a scenario's first set-up that has some; a plain list of groups is a scenario with nothing else."""
+    """The fake nodes of a scenario's first set-up that has some; or the groups of a plain list."""
     from seatrial import stacks
     from seatrial.scenario.document import node_list, read
     from seatrial.scenario.expansion import expand
@@ -113,7 +114,7 @@ def _groups(file: Path) -> tuple[NodeGroup, ...]:
 
 
 def _make_nodes(cluster: KeptCluster, groups: Sequence[NodeGroup]) -> None:
-    """With a line that counts them. Should that be cut off, the cluster goes too: it would not be what was asked for."""
+    """Counts the nodes on a progress line. If interrupted, removes the cluster, which would lack nodes."""
     import asyncio
 
     from seatrial.clusters.local import kept_planes
@@ -129,7 +130,7 @@ def _make_nodes(cluster: KeptCluster, groups: Sequence[NodeGroup]) -> None:
 
 
 async def _add_nodes(kubeconfig: Path, groups: Sequence[NodeGroup], progress: BuildProgress) -> None:
-    """Until KWOK has taken them all on."""
+    """Creates the nodes; returns when KWOK manages all of them."""
     import asyncio
     import itertools
 
@@ -159,16 +160,16 @@ def _settings(qps: str, own: Sequence[Setting]) -> dict[str, dict[str, Scalar]]:
         if not 0 < limit < 1e6:
             raise ValueError
     except ValueError:
-        raise UsageProblem(f"--qps {qps} is no limit", "Write a number, 'as shipped' or 'unlimited'.") from None
+        raise UsageProblem(f"--qps {qps} is not a limit", "Write a number, 'as shipped' or 'unlimited'.") from None
     return resolve(table, limit, {})
 
 
 @cluster_app.command(epilog="Example: seatrial cluster down mine")
 @with_volume
 def down(
-    name: Name = DEFAULT, everything: Annotated[bool, typer.Option("--all", help="All that are kept.")] = False
+    name: Name = DEFAULT, everything: Annotated[bool, typer.Option("--all", help="All kept clusters.")] = False
 ) -> None:
-    """Stop a cluster and remove everything it left on this machine."""
+    """Stop a cluster and remove its files."""
     from seatrial.clusters.access import kept_clusters
     from seatrial.clusters.local import kept_planes
     from seatrial.clusters.supervision import cluster_state
@@ -184,8 +185,8 @@ def down(
 
 @cluster_app.command(epilog="Example: seatrial cluster status mine")
 @with_volume
-def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this one, in detail.")] = "") -> None:
-    """What runs: clusters, and with a name the components of that one."""
+def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this cluster, in detail.")] = "") -> None:
+    """List clusters, or the components of one cluster."""
     from seatrial.clusters.access import kept_clusters
     from seatrial.clusters.supervision import cluster_state
 
@@ -195,7 +196,7 @@ def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this
         return
     clusters = kept_clusters.all_clusters()
     if not clusters:
-        print("There is no cluster. Make one with `seatrial cluster up`.")
+        print("There is no cluster. Start one with `seatrial cluster up`.")
         return
     rows = [("NAME", "STATE", "SINCE", "STACK", "NODES", "API SERVER")]
     rows += [(c.name, _state_of(c), _since(c), *_inside(c), c.url) for c in clusters]
@@ -203,7 +204,7 @@ def status(name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this
 
 
 def _inside(cluster: KeptCluster) -> tuple[str, str]:
-    """Stack and nodes; what a trial puts into its own is the trial's affair."""
+    """Stack and nodes of a kept cluster; not of a trial's own cluster."""
     if not cluster.state.kept:
         return "-", "-"
     return cluster.state.stack, str(sum(group.count for group in cluster.nodes))
@@ -213,7 +214,7 @@ def _show_one(cluster: KeptCluster) -> None:
     print(f"{cluster.name}: {_state_of(cluster)} since {_since(cluster)}, {cluster.url}")
     if cluster.state.kept:
         groups = ", ".join(f"{group.count} {group.name}" for group in cluster.nodes)
-        print(f"stack:      {cluster.state.stack}\nnodes:      {groups or 'none of its own'}")
+        print(f"stack:      {cluster.state.stack}\nnodes:      {groups or 'none'}")
     print(f"directory:  {cluster.layout.directory}\nkubeconfig: {cluster.kubeconfig()}\n")
     rows = [("COMPONENT", "PID", "PORT", "MEMORY", "RESTARTS")]
     for component, process in cluster.state.processes.items():
@@ -268,8 +269,8 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> None:
 @with_volume
 def kubeconfig(
     name: Name = DEFAULT,
-    identity: Annotated[str, typer.Option("--as", help="Whose: seatrial, admin, kube-scheduler …")] = "seatrial",
-    content: Annotated[bool, typer.Option("--content", help="Print the file itself.")] = False,
+    identity: Annotated[str, typer.Option("--as", help="Identity: seatrial, admin, kube-scheduler …")] = "seatrial",
+    content: Annotated[bool, typer.Option("--content", help="Print the content of the file.")] = False,
 ) -> None:
     """Print the path of a kubeconfig for this cluster."""
     from seatrial.clusters.access import kept_clusters
@@ -284,9 +285,9 @@ def kubeconfig(
 @cluster_app.command(epilog="Example: seatrial cluster logs kube-scheduler --name mine -f")
 @with_volume
 def logs(
-    component: Annotated[str, typer.Argument(metavar="[COMPONENT]", help="Only this one's.")] = "",
+    component: Annotated[str, typer.Argument(metavar="[COMPONENT]", help="Only this component.")] = "",
     name: Annotated[str, typer.Option("--name", help="Which cluster.")] = DEFAULT,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as they are written.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs.")] = False,
 ) -> None:
     """Print the logs of a cluster's components."""
     from seatrial.clusters.access import kept_clusters

@@ -1,4 +1,4 @@
-"""`seatrial compare`: what sets two studies, or set-ups of one, apart, and whether that is more than noise."""
+"""`seatrial compare`: differences between studies, or set-ups of one study, and whether they exceed noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ def compare(
         None, metavar="[OUT…]", help="Study directories; the others are compared with the first.", show_default=False
     ),
     more: list[Path] = typer.Option(
-        [], "-o", "--out", metavar="OUT", help="The same; repeatable, and before the arguments.", show_default=False
+        [],
+        "-o",
+        "--out",
+        metavar="OUT",
+        help="A study directory, before the arguments; repeatable.",
+        show_default=False,
     ),
     setup: str = typer.Option(
         "", "--setup", metavar="A,B", help="Only these set-ups; of one study, the first is the base."
@@ -26,7 +31,9 @@ def compare(
         metavar="F",
         help="Test this figure, like p99_s(phase=prod), instead of the usual ones; repeatable.",
     ),
-    anyway: bool = typer.Option(False, "--anyway", help="Compare what is not comparable; the answer says so on top."),
+    anyway: bool = typer.Option(
+        False, "--anyway", help="Compare even if not comparable; the result begins with a warning."
+    ),
     everything: bool = typer.Option(False, "--all", help="Also figures that are shown but not tested."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
     markdown: Path | None = typer.Option(
@@ -35,7 +42,7 @@ def compare(
     html: Path | None = typer.Option(None, "--html", metavar="FILE", help="Write a page."),
     png: Path | None = typer.Option(None, "--png", metavar="FILE", help="Draw ratios and intervals."),
 ) -> None:
-    """Compare studies, or set-ups of one, run by run: differences, intervals, and what is more than noise.
+    """Compare studies, or set-ups of one study: differences, intervals, and whether they exceed noise.
 
     Example: seatrial compare out/before out/after --markdown comment.md
     """
@@ -48,7 +55,7 @@ def compare(
 
     outs = [*more, *(given or ())]
     if not outs:
-        raise UsageProblem("no study directory", "name one or more: seatrial compare OUT OUT")
+        raise UsageProblem("no study directory", "name one or more studies: seatrial compare OUT OUT")
     for option, target in (("--markdown", markdown), ("--html", html), ("--png", png)):
         check_file(option, target)
     setups = [part.strip() for part in setup.split(",") if part.strip()]

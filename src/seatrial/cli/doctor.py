@@ -1,4 +1,4 @@
-"""`seatrial doctor`: what is there, what is missing, and what to do about it."""
+"""`seatrial doctor`: checks the environment, with remedies."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ STATE_WIDTH = 9
 
 def doctor(
     on: str = typer.Option(
-        "", "--on", metavar="CLUSTER", help="What is asked for: sim, local or kubeconfig [default: local]."
+        "", "--on", metavar="CLUSTER", help="Cluster to check for: sim, local or kubeconfig [default: local]."
     ),
     context: str = typer.Option(
-        "", "--context", metavar="NAME", help="Also look at this cluster; implies --on kubeconfig."
+        "", "--context", metavar="NAME", help="Also check this cluster; implies --on kubeconfig."
     ),
     kubeconfig: Path | None = typer.Option(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
 ) -> None:
-    """Check what trials need: a line each, `ok`, `warn` or `missing`, with what to do. Changes nothing.
+    """Check what trials need, a line per check: `ok`, `warn` or `missing`, with a remedy. Changes nothing.
 
-    Ends with status 3 if something is missing that the cluster asked for cannot do without.
+    Ends with status 3 if something is missing that the chosen cluster needs.
 
     Example: seatrial doctor --context my-cluster
     """

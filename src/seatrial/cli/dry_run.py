@@ -1,4 +1,4 @@
-"""`seatrial run --dry-run`: the trials of a scenario and what each would create. Nothing is started, asked or written."""
+"""`seatrial run --dry-run`: the trials of a scenario and what each would create. Nothing is started, contacted or written."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def print_plan(trials: Sequence[Trial], console: Console) -> None:
 
     first = {trial.setup.name: trial for trial in reversed(trials)}
     for trial in reversed(first.values()):
-        nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes of its own"
+        nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes"
         print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}")
     columns = [
         Column("trial", [trial.name for trial in trials], left=True),
         Column("nodes", [f"{sum(group.count for group in trial.node_groups()):,}" for trial in trials]),
         Column("workloads", [f"{sum(phase.count for phase in trial.phases(Submit)):,}" for trial in trials]),
-        Column("pods", [f"{sum(phase.pods for phase in trial.phases(Submit)):,}" for trial in trials]),
+        Column("pods", [f"{sum(phase.pods_in(trial) for phase in trial.phases(Submit)):,}" for trial in trials]),
         Column("creates", [_objects(trial) for trial in trials], left=True),
     ]
     print_columns(console, columns, [True] * len(trials))
@@ -43,7 +43,7 @@ def _described(group: NodeGroup) -> str:
 
 
 def _objects(trial: Trial) -> str:
-    """`50 Job, 50 PodGroup, 1 ClusterQueue`; of a load that lasts for a time only what is known."""
+    """`50 Job, 50 PodGroup, 1 ClusterQueue`; requests of a timed phase are not counted."""
     counts: Counter[str] = Counter()
     open_ended: list[str] = []
     real = stacks.find(trial.setup.stack).real
@@ -51,7 +51,7 @@ def _objects(trial: Trial) -> str:
         for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1
     for submit in trial.phases(Submit):
-        for manifest in real.render(submit.workload(0, submit.sizes[0]), {}):
+        for manifest in real.render(submit.load(*submit.seeds(trial)).item(0), {}):
             counts[manifest.resource.kind] += submit.count
     for phase in trial.phases(Requests):
         if phase.count is None:

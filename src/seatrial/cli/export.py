@@ -38,15 +38,15 @@ def export(
     from seatrial.scenario.nearest import remedy_for
 
     if given is not None and out is not None and into is None:
-        out, into = given, out  # as it was written before: `export OUT -o FILE`
+        out, into = given, out  # the former form: `export OUT -o FILE`
         given = None
     out = study_directory(given, out)
     if to not in FORMS:
-        raise UsageProblem(f"--to {to}: no such form", remedy_for(to, FORMS))
+        raise UsageProblem(f"--to {to}: unknown format", remedy_for(to, FORMS))
     study = Study.open(out)
     target = into or Path(f"{out.resolve().name}-{FORMS[to]}")
     if trial and to != "perfetto":
-        raise UsageProblem(f"--trial does not go with --to {to}", "only a trace is of one trial")
+        raise UsageProblem(f"--trial cannot be combined with --to {to}", "only --to perfetto exports a single trial")
     if not study.trials:
         raise UsageProblem(f"{out}: no trial was begun", "there is nothing to export; run it again")
     if to == "perfetto":

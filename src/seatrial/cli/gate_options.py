@@ -1,4 +1,4 @@
-"""Gates in `run` and `report`: their options, and how the verdicts are printed and written."""
+"""Gates in `run` and `report`: options and output."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from seatrial.analysis.gates import Verdict
     from seatrial.analysis.studies import Study
 
-BASELINE: Any = typer.Option(None, "--baseline", metavar="OUT", help="The study that `baseline` in `expect` means.")
-JUNIT: Any = typer.Option(None, "--junit", metavar="FILE", help="Write what holds and what does not as JUnit XML.")
+BASELINE: Any = typer.Option(None, "--baseline", metavar="OUT", help="The study that `baseline` in `expect` refers to.")
+JUNIT: Any = typer.Option(None, "--junit", metavar="FILE", help="Write the verdicts as JUnit XML.")
 SUMMARY: Any = typer.Option(
-    None, "--summary", metavar="FILE", help="Append the same as short Markdown, e.g. to $GITHUB_STEP_SUMMARY."
+    None, "--summary", metavar="FILE", help="Append the verdicts as short Markdown, e.g. to $GITHUB_STEP_SUMMARY."
 )
 
 
 def check_options(baseline: Path | None, junit: Path | None, summary: Path | None) -> Study | None:
-    """The baseline. Raises before anything is run if it is no study, or if a file cannot be written."""
+    """The baseline. Raises before the run if it is not a study, or if a file cannot be written."""
     check_file("--junit", junit)
     check_file("--summary", summary)
     if baseline is None:
@@ -41,7 +41,7 @@ def report_verdicts(
     junit: Path | None = None,
     summary: Path | None = None,
 ) -> None:
-    """Everything that does not simply hold, a line each, and the files that were asked for."""
+    """Prints gates that do not simply hold, and writes the files."""
     from seatrial.report import gate_results
 
     gate_results.print_gates(verdicts, words)

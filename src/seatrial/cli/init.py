@@ -22,7 +22,7 @@ def init(
     ),
     force: bool = typer.Option(False, "--force", help="Overwrite the file."),
 ) -> None:
-    """Write a commented scenario that runs as it is.
+    """Write a commented scenario that can be run.
 
     Example: seatrial init my-load && seatrial run my-load.yaml
     """
@@ -34,7 +34,7 @@ def init(
         with target.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageProblem(f"{target} is there already", "name another file, or overwrite it with --force") from None
+        raise UsageProblem(f"{target} exists already", "name another file, or overwrite it with --force") from None
     except OSError as error:
         raise UsageProblem(f"{target} cannot be written: {error.strerror}", "name another file") from None
     typer.echo(target)
@@ -42,7 +42,7 @@ def init(
 
 
 def _template(stem: str) -> str:
-    """The commented scenario, called after its file; names are what Kubernetes allows."""
+    """The commented scenario, named after its file, as Kubernetes allows names."""
     name = re.sub(r"[^a-z0-9-]+", "-", stem.lower()).strip("-")[:50].rstrip("-") or "scenario"
     text = files("seatrial.scenario").joinpath("templates", "scenario.yaml").read_text(encoding="utf-8")
     return text.replace("NAME", name, 1)

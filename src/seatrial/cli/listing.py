@@ -18,9 +18,9 @@ WORD_WIDTH = 13
 
 
 def stacks(
-    as_json: bool = typer.Option(False, "--json", help="Print the same as JSON, for programs."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """List the stacks that can be put under test: where each runs, what it needs, how it was verified.
+    """List the stacks: where each runs, what it needs, how it was verified.
 
     Example: seatrial stacks
     """
@@ -41,7 +41,7 @@ def stacks(
 
 
 def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
-    """What `seatrial stacks` says of one; stages and settings only its own."""
+    """The description of a stack for `seatrial stacks`, with its own stages and settings."""
     from seatrial.model.settings import shown
     from seatrial.stacks import model_verified
 
@@ -66,7 +66,7 @@ def _described(stack: Stack, plain: Stack) -> dict[str, Any]:
 
 
 def _show(stack: Mapping[str, Any], *, first: bool) -> None:
-    """A paragraph each, a line for every fact."""
+    """Prints a paragraph per stack, a line per fact."""
     if not first and sys.stdout.isatty():
         typer.echo()
     _fact(stack["name"], stack["about"], indent="")
@@ -89,7 +89,7 @@ def _fact(word: str, text: str, indent: str = "  ") -> None:
 
 
 def scenarios() -> None:
-    """List the scenarios that come with seatrial.
+    """List the built-in scenarios.
 
     Example: seatrial scenarios
     """
@@ -98,7 +98,7 @@ def scenarios() -> None:
 
     from seatrial.scenario.document import shipped
 
-    table = Table("scenario", "what it asks", box=None, pad_edge=False)
+    table = Table("scenario", "question", box=None, pad_edge=False)
     for scenario in shipped():
         table.add_row(scenario.name, scenario.about)
     Console().print(table)

@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Puts a Kubernetes batch stack under load and says how it behaves.\n\nExample: seatrial run many-small-jobs",
+    help="Put a Kubernetes batch stack under load and measure how it behaves.\n\nExample: seatrial run many-small-jobs",
 )
 
 
@@ -90,6 +90,6 @@ def main() -> None:
         print("seatrial: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong. Python would complain once more at its end.
+        # A broken pipe (`| head`) is not an error. Without this Python would print another one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 VERBOSE: Any = typer.Option(
     0, "-v", "--verbose", count=True, show_default=False,
-    help="Log what is started and refused; -vv: every request. SEATRIAL_LOG does the same.",
+    help="Log started components and failed requests; -vv: every request. SEATRIAL_LOG does the same.",
 )  # fmt: skip
 QUIET: Any = typer.Option(False, "-q", "--quiet", help="No progress, no findings: only results and errors.")
 
 
 def set_volume(verbose: int, quiet: bool) -> None:
-    """Applies `-v` and `-q`; they may stand before the command or behind it."""
+    """Applies `-v` and `-q`, given before or after the command."""
     if quiet:
         diagnostics.be_quiet()
     diagnostics.raise_level(verbose)
@@ -54,7 +54,7 @@ def with_volume(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def progress_console() -> Console:
-    """For progress and findings: silent with `-q`, and without lines that are redrawn while a log is written beside them."""
+    """For progress and findings: silent with `-q`, without redrawn lines if a log goes to the same terminal."""
     from rich.console import Console
 
     plain = False if diagnostics.logs_to_terminal() else None
@@ -62,7 +62,7 @@ def progress_console() -> Console:
 
 
 def error_console() -> Console:
-    """For what must be said also with `-q`."""
+    """For messages that `-q` does not silence."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
@@ -79,7 +79,7 @@ def print_wrapped(line: str, indent: int) -> None:
 
 
 def check_file(option: str, path: Path | None) -> None:
-    """Refuses, before anything is run, a file that could not be written at the end."""
+    """Refuses, before the run, a file that cannot be written."""
     if path is None:
         return
     try:

@@ -17,18 +17,23 @@ def plot(
     given: Path | None = OUT_ARGUMENT,
     out: Path | None = OUT_OPTION,
     which: str = typer.Option(
-        "general", "--plot", metavar="KIND", help="general: the steps of every stack; detailed: all that the stack has."
+        "general",
+        "--plot",
+        metavar="KIND",
+        help="general: the stages that all stacks share; detailed: all stages of the stack.",
     ),
     skip_errors: bool = typer.Option(
-        True, "--skip-errors/--keep-errors", help="Leave workloads with impossible times out of the picture, or not."
+        True,
+        "--skip-errors/--keep-errors",
+        help="Leave workloads with impossible times out of the picture, or keep them.",
     ),
     head: int = typer.Option(0, "--head", metavar="N", min=0, help="Only the first N workloads of each trial."),
     tail: int = typer.Option(0, "--tail", metavar="N", min=0, help="Only the last N workloads of each trial."),
     kind: str = typer.Option("png", "--format", metavar="FORMAT", help="png, svg or pdf."),
 ) -> None:
-    """Write times.csv and a picture of how long each step took, from what has been seen so far.
+    """Write times.csv and a picture of the duration of each stage, from everything observed so far.
 
-    Workloads with impossible times (a stage before its predecessor, a stage that nobody saw) are listed with the reason;
+    Workloads with impossible times (a stage before its predecessor, an unseen stage) are listed with the reason;
     errors.csv has all of them.
 
     Example: seatrial plot -o out/load --plot detailed --tail 500
@@ -39,7 +44,7 @@ def plot(
 
     out = study_directory(given, out)
     if which not in PLOTS:
-        raise UsageProblem(f"--plot {which}: no such picture", f"choose {' or '.join(PLOTS)}")
+        raise UsageProblem(f"--plot {which}: unknown picture", f"choose {' or '.join(PLOTS)}")
     with disk_problems(out):
         done = draw(out, which, kind, Choice(head, tail, skip_errors))
     words = progress_console()

@@ -1,4 +1,4 @@
-"""`seatrial report`: tables, pictures and the page again, from the study directory alone."""
+"""`seatrial report`: makes tables, pictures and the page again, from the study directory alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(
     summary: Path | None = gate_options.SUMMARY,
 ) -> None:
     """Make the tables, pictures and report.html of a study again, and print its summary. With --baseline, --junit or --summary
-    it also judges the study's gates, and ends with status 1 if one does not hold.
+    it also judges the study's gates, and ends with status 1 if a gate fails.
 
     Example: seatrial report -o out/many-small-jobs --open
     """

@@ -34,23 +34,21 @@ def run(
     ),
     setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
     stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
-    sets: list[str] = typer.Option(
-        [], "--set", metavar="K=V[,V…]", help="Give a parameter other values; may be repeated."
-    ),
+    sets: list[str] = typer.Option([], "--set", metavar="K=V[,V…]", help="Other values of a parameter; repeatable."),
     repeat: int | None = typer.Option(None, "--repeat", metavar="N", min=1, help="Trials per set-up and parameters."),
     seed: int | None = typer.Option(None, "--seed", metavar="N", min=0, help="Seed of all random streams."),
     out: Path | None = typer.Option(
         None, "-o", "--out", metavar="OUT", help="Study directory [default: out/NAME-DATE]."
     ),
-    force: bool = typer.Option(False, "--force", help="Replace the study that OUT holds."),
+    force: bool = typer.Option(False, "--force", help="Replace the study in OUT."),
     jobs: int | None = typer.Option(
-        None, "-j", "--jobs", metavar="N", min=1, help="Trials side by side [default: by size, up to all cores]."
+        None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
     ),
     cluster: str = typer.Option(
-        "", "--cluster", metavar="NAME", help="With --on local: a kept cluster, not a fresh one."
+        "", "--cluster", metavar="NAME", help="With --on local: a kept cluster instead of a fresh one."
     ),
     context: str = typer.Option(
-        "", "--context", metavar="NAME", help="With --on kubeconfig: the context to use; none is picked by default."
+        "", "--context", metavar="NAME", help="With --on kubeconfig: the context to use; there is no default."
     ),
     kubeconfig: Path | None = typer.Option(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
@@ -126,7 +124,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Where:
-    """The options that say where trials run."""
+    """The options of where trials run."""
 
     on: str
     cluster: str
@@ -168,7 +166,7 @@ def _planned(
     values = parse_sets(sets)
     if before is None:
         source = with_settings_file(read(scenario))
-    else:  # options given now win over those given then
+    else:  # new options override the original ones
         source = before.scenario
         if not setups and not picked:
             setups, picked = before.setups, before.stacks
@@ -193,49 +191,49 @@ def _planned(
 
 
 def _prepared(plan: _Plan) -> tuple[list[Trial], list[str]]:
-    """Trials whose cluster was looked at and whose programs are built; a line for each stack that cannot be built."""
+    """Trials with a checked cluster and built programs; a message for each stack that cannot be built."""
     on, place = plan.trials[0].on, plan.trials[0].target
     if on == "kubeconfig":
         from seatrial import stacks
         from seatrial.clusters.attached.preflight import prepare
 
-        # Everything about a foreign cluster that can be wrong is said before anything is made, there or here.
+        # Preflight checks of an attached cluster come before anything is created, there or here.
         place = prepare(place, plan.trials, {one.setup.stack: stacks.find(one.setup.stack) for one in plan.trials})
         return [dataclasses.replace(trial, target=place) for trial in plan.trials], []
     return _built(place, plan.trials) if on == "local" else (plan.trials, [])
 
 
 def _leave_at_once(status: int) -> NoReturn:
-    """Everything is written and closed; taking a million simulated objects apart would keep the user for half a second."""
+    """Exits without freeing memory: a million simulated objects would take half a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def _kept_nodes(on: str, cluster: str) -> tuple[NodeGroup, ...]:
-    """The nodes of a kept cluster that has some: pods would be placed on them in any case."""
+    """The nodes of a kept cluster, on which pods would be placed in any case."""
     if not cluster:
         return ()
     from seatrial.clusters.access import kept_clusters
 
     if on != "local":
-        raise UsageProblem(f"--cluster does not go with --on {on}", "add --on local")
+        raise UsageProblem(f"--cluster cannot be combined with --on {on}", "add --on local")
     return kept_clusters.find(cluster).nodes
 
 
 def _target(on: str, where: _Where) -> Target:
     if (where.context or where.kubeconfig) and on != "kubeconfig":
-        raise UsageProblem(f"--context and --kubeconfig do not go with --on {on}", "add --on kubeconfig")
+        raise UsageProblem(f"--context and --kubeconfig cannot be combined with --on {on}", "add --on kubeconfig")
     files = (str(file.expanduser().absolute()) if file else "" for file in (where.binaries, where.kubeconfig))
     profile = _profiled(on, where.cluster, where.profile)
     return Target(where.cluster, next(files), where.context, next(files), profile)
 
 
 def _profiled(on: str, cluster: str, components: list[str]) -> tuple[str, ...]:
-    """Go's programs serve profiles of themselves; the simulator's models and other people's clusters do not."""
+    """The components to profile: only Go programs of our own control plane."""
     if components and (on != "local" or cluster):
         raise UsageProblem(
-            "--profile needs a control plane of the run's own", "use it with --on local, without --cluster"
+            "--profile needs a control plane that the run starts", "use it with --on local, without --cluster"
         )
     for component in components:
         if component not in PROFILED:
@@ -264,7 +262,7 @@ def _built(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[st
     if unbuilt and not left:
         raise next(iter(unbuilt.values()))
     return left, [
-        f"the stack '{name}' is left out: {problem.message} ({problem.remedy})" for name, problem in unbuilt.items()
+        f"the stack '{name}' is skipped: {problem.message} ({problem.remedy})" for name, problem in unbuilt.items()
     ]
 
 

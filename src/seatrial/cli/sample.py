@@ -13,16 +13,16 @@ def sample(
     given: Path | None = OUT_ARGUMENT,
     out: Path | None = OUT_OPTION,
     follow: bool = typer.Option(
-        False, "--follow", help="Go on watching until everything is over, or Ctrl-C; times are then to the millisecond."
+        False, "--follow", help="Watch until all workloads have ended, or Ctrl-C; times are then exact to milliseconds."
     ),
     project: str = typer.Option(
-        "", "--project", metavar="P", help="Make sure that OUT was submitted to this namespace or queue."
+        "", "--project", metavar="P", help="Refuse unless OUT was submitted to this namespace or queue."
     ),
 ) -> None:
     """Show which workloads of a study are in which stage.
 
     Run it as often as you like, during submission or later. What it observes is merged with what is known: a time is never lost
-    or made less precise, even if the object is gone. A single look has whole seconds, `--follow` milliseconds.
+    or made less precise, even if the object is gone. A single sample has whole seconds, `--follow` milliseconds.
 
     Example: seatrial sample -o out/load --follow
     """

@@ -8,12 +8,12 @@ import typer
 
 
 def serve(
-    directory: Path = typer.Argument(Path("out"), metavar="[DIR]", help="Where the studies are."),
+    directory: Path = typer.Argument(Path("out"), metavar="[DIR]", help="The directory of the studies."),
     port: int = typer.Option(
         0, "--port", metavar="N", min=0, max=65535, help="Port on 127.0.0.1 [default: a free one]."
     ),
 ) -> None:
-    """Show all studies below a directory in the browser: list, filter, open, compare, and how far a running one is.
+    """Show all studies below a directory in the browser: list, filter, open, compare, progress of running studies.
 
     Only this machine can reach it, and it changes nothing. Ctrl-C ends it.
 

@@ -1,4 +1,4 @@
-"""`seatrial submit`: workloads for a cluster that stays, and `seatrial templates`: what they are made from."""
+"""`seatrial submit`: workloads for an existing cluster, and `seatrial templates`: their Jobs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ def submit(
     kind: str | None = typer.Option(
         None, "-t", "--type", metavar="TYPE", help="training, distributed or interactive [default: training]."
     ),
-    count: int | None = typer.Option(None, "-n", "--workloads", metavar="N", min=1, help="How many [default: 1]."),
+    count: int | None = typer.Option(
+        None, "-n", "--workloads", metavar="N", min=1, help="Number of workloads [default: 1]."
+    ),
     parallel: int | None = typer.Option(
-        None, "-p", "--parallel", metavar="P", min=1, max=1000, help="Submissions side by side in a round [default: 8]."
+        None, "-p", "--parallel", metavar="P", min=1, max=1000, help="Parallel submissions in a round [default: 8]."
     ),
     workers: int | None = typer.Option(
         None, "--num-workers", metavar="W", min=1, help="With -t distributed: workers beside the launcher [default: 1]."
@@ -38,16 +40,16 @@ def submit(
         None, "-g", "--gpus", metavar="G", min=0, help="nvidia.com/gpu of each pod [default: the template's]."
     ),
     delay: float | None = typer.Option(
-        None, "--delay", metavar="S", min=0, help="Seconds from the start of a round to that of the next [default: 0]."
+        None, "--delay", metavar="S", min=0, help="Seconds between starts of rounds [default: 0]."
     ),
     project: str | None = typer.Option(
-        None, "--project", metavar="P", help="A namespace or queue that is there [default: a namespace of its own]."
+        None, "--project", metavar="P", help="An existing namespace or queue [default: a new namespace]."
     ),
     pvc: bool | None = typer.Option(
         None, "--pvc", help="A PersistentVolumeClaim for each workload.", show_default=False
     ),
     stack: str | None = typer.Option(
-        None, "--stack", metavar="S", help="What the workloads are submitted to [default: what the cluster runs]."
+        None, "--stack", metavar="S", help="Stack of the workloads [default: that of the cluster]."
     ),
     template: Path | None = typer.Option(
         None, "--template", metavar="FILE", help="A Job as YAML; see `seatrial templates` [default: a built-in one]."
@@ -60,7 +62,7 @@ def submit(
         None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
     ),
     resume: bool = typer.Option(False, "--resume", help="Continue OUT where it stopped; needs no other option."),
-    retry_refused: bool = typer.Option(False, "--retry-refused", help="With --resume: send what was refused again."),
+    retry_refused: bool = typer.Option(False, "--retry-refused", help="With --resume: retry refused workloads."),
 ) -> None:
     """Submit workloads to a cluster in rounds and leave them there. After a crash, --resume continues without duplicates.
 
@@ -80,7 +82,9 @@ def submit(
         "--kubeconfig": str(kubeconfig.expanduser().absolute()) if kubeconfig else None,
     }  # fmt: skip
     if retry_refused and not resume:
-        raise UsageProblem("--retry-refused sends again what an earlier run of OUT did not get in", "add --resume")
+        raise UsageProblem(
+            "--retry-refused retries workloads that an earlier run of OUT could not submit", "add --resume"
+        )
     with _Progress() as progress:
         if resume:
             text = _text(template) if template else None
@@ -103,9 +107,7 @@ def _wish(given: dict[str, Any], template: Path | None) -> SubmissionRequest:
     if asked["--type"] not in KINDS:
         raise UsageProblem(f"--type {asked['--type']}: no such workload", f"choose one of {', '.join(KINDS)}")
     if asked["--num-workers"] is not None and asked["--type"] != "distributed":
-        raise UsageProblem(
-            f"a {asked['--type']} workload has no workers", "add -t distributed, or leave --num-workers out"
-        )
+        raise UsageProblem(f"a {asked['--type']} workload has no workers", "add -t distributed, or omit --num-workers")
     if asked["--cluster"] and (asked["--context"] or asked["--kubeconfig"]):
         raise UsageProblem("--cluster names one cluster and --context another", "keep one of them")
     read = read_template(template, asked["--type"])
@@ -126,13 +128,14 @@ def _text(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(f"{file}: {error}", "leave --template out: OUT has it") from None
+        raise UsageProblem(f"{file}: {error}", "omit --template: OUT has it") from None
 
 
 def _say(sent: SubmissionProgress, out: Path, seconds: float) -> int:
     if sent.torn:
         typer.echo(
-            "the last line of submitted.jsonl was torn by a crash: it was cut off, its workload looked up", err=True
+            "the last line of submitted.jsonl was incomplete after a crash: removed, and its workload looked up in the cluster",
+            err=True,
         )
     typer.echo(f"{sent.sent} of {sent.of} workloads submitted after {lasting(seconds, decimals=1)}")
     for why, many in sent.refused.most_common():
@@ -144,7 +147,7 @@ def _say(sent: SubmissionProgress, out: Path, seconds: float) -> int:
 
 
 class _Progress:
-    """One line that is written over on a terminal; now and then a line elsewhere. To standard error."""
+    """Progress on standard error: one redrawn line on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
         self._began = self._spoke = time.monotonic()
@@ -178,7 +181,7 @@ class _Progress:
 
 
 def templates(
-    write: Path | None = typer.Option(None, "--write", metavar="DIR", help="Write them there, for editing."),
+    write: Path | None = typer.Option(None, "--write", metavar="DIR", help="Write the templates to this directory."),
 ) -> None:
     """List the built-in templates of `seatrial submit`, or write them out for editing.
 
@@ -195,13 +198,13 @@ def templates(
 
 
 def _write_new(file: Path, text: str) -> None:
-    """Never over what is there: it may be edited already."""
+    """Never overwrites a file, which may have been edited."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise UsageProblem(f"{file} is there already", "give --write another directory") from None
+        raise UsageProblem(f"{file} exists already", "give --write another directory") from None
     except OSError as error:
         raise UsageProblem(f"{file} cannot be written: {error.strerror}", "give --write another directory") from None
     typer.echo(file)

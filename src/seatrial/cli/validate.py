@@ -1,4 +1,4 @@
-"""`seatrial validate`: whether scenario files are right, without running anything."""
+"""`seatrial validate`: checks scenario files without running them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def validate(
         ..., metavar="FILE…", help="Scenario files, or names of scenarios that come with seatrial."
     ),
 ) -> None:
-    """Check scenario files: every mistake with file, line, column and remedy. Ends with status 2 if there is one.
+    """Check scenario files: every mistake with file, line, column and remedy. Ends with status 2 if there is a mistake.
 
-    Findings (pods that fit nowhere, settings that the simulator does not know) are printed and are no mistakes.
+    Findings (pods that fit nowhere, settings that the simulator does not know) are printed, but are not mistakes.
 
     Example: seatrial validate scenarios/*.yaml
     """

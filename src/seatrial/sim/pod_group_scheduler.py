@@ -13,151 +13,39 @@ Facts (Kubernetes 1.36.3, pkg/scheduler):
   pods`), and the group's condition at the first failure and at success.
 - Bindings run beside the loop. All pods of a group but the last wait in permit for a moment; they first get their
   nominatedNodeName (NominatedNodeNameForExpectation, on by default), so each costs two requests.
+- Preemption is pod by pod (WorkloadAwarePreemption is alpha and off): each pod of the group that fits nowhere evicts at once and
+  counts as placed for the pods after it. If all have a place then, all are nominated to it and the group waits for its victims;
+  if not, nobody is nominated, and what was evicted was evicted for nothing (podGroupSchedulingDefaultAlgorithm,
+  submitPodGroupAlgorithmResult).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from seatrial.model.plan import PodShape
 from seatrial.sim.apiserver import WRITE
-from seatrial.sim.kernel import Kernel
+from seatrial.sim.group_queue import GroupQueue
 from seatrial.sim.pods import ASSUMED, PENDING
-from seatrial.sim.queue import BACKOFF_FIRST, BACKOFF_LOOK, BACKOFF_MOST, LONGEST, SchedulingQueue
+from seatrial.sim.preemption import DRY_RUN
+from seatrial.sim.queue import SchedulingQueue
 from seatrial.sim.scheduler import Around, Scheduler
 
-_Key = tuple[Any, ...]
+
+class _GroupCycle(NamedTuple):
+    """A cycle that did not place its group."""
+
+    group: int
+    placed: int  # pods that had a node, with or without an eviction
+    took: int
+    changes: int  # of the queue, when it began
+    nominated: dict[int, int]  # pod → node, if all would have one after the evictions
 
 
-class GroupQueue:
-    """Waiting groups in the order of their cycles: active groups, then groups that back off.
-
-    Once all have failed with the longest back-off and nothing has changed, every further cycle fails too. These cycles are not
-    simulated (an hour would be millions): the queue rests until a change, and then computes whose turn it is.
-    """
-
-    def __init__(self, kernel: Kernel, wake: Callable[[], None]) -> None:
-        self._kernel, self._wake = kernel, wake
-        self._active: list[tuple[_Key, int, int]] = []  # (key, order, group)
-        self._backing_off: list[tuple[int, _Key, int, int]] = []  # (until, key, order, group)
-        self._entry: dict[int, int] = {}  # group → the order of its entry that counts
-        self._priority: dict[int, int] = {}
-        self._failures: dict[int, int] = {}
-        self._futile: dict[int, int] = {}  # group → length of its cycle; failed since the last change, oldest first
-        self._resting_since = -1
-        self.changes = 0
-        self._order = 0
-        self._armed = False
-
-    def add(self, group: int, priority: int, since: int) -> None:
-        """Adds a complete group; its place is by the arrival of its first pod."""
-        self._resume()
-        self._priority[group] = priority
-        self._activate(group, (-priority, since))
-
-    def remove(self, group: int) -> None:
-        """The group was placed, or is no longer complete."""
-        for column in (self._entry, self._priority, self._failures):
-            column.pop(group, None)
-        if self._futile.pop(group, None) is not None and not self._futile:
-            self._resting_since = -1
-
-    def failed(self, group: int, took: int, unchanged: bool) -> None:
-        """The group backs off. `unchanged`: nothing was written and nothing changed, so the next cycle would fail too."""
-        failures = self._failures[group] = self._failures.get(group, 0) + 1
-        self._back_off(group, self._kernel.now, min(BACKOFF_FIRST << (failures - 1), BACKOFF_MOST))
-        self._futile.pop(group, None)
-        if unchanged and failures >= LONGEST:
-            self._futile[group] = took
-
-    def changed(self) -> int:
-        """Failed groups may fit now. Returns the rest of the cycle that a resting loop would be in, else 0."""
-        left = self._resume()
-        self.changes += 1
-        self._futile.clear()
-        return left
-
-    @property
-    def first(self) -> tuple[_Key, int, int] | None:
-        """The first active group."""
-        active = self._active
-        while active and self._entry.get(active[0][2]) != active[0][1]:
-            heappop(active)
-        return active[0] if active else None
-
-    def pop(self) -> int:
-        """The next group to try; −1 if there is none, or all rest."""
-        if self.first:
-            group = heappop(self._active)[2]
-            del self._entry[group]
-            return group
-        if self._futile and len(self._futile) == len(self._entry):
-            self._resting_since = self._kernel.now
-            return -1
-        return self._pop_backing_off()
-
-    def _resume(self) -> int:
-        """Computes the order of the turns by now; the current cycle began before the change, so it still fails."""
-        if self._resting_since < 0:
-            return 0
-        turns = list(self._futile.items())
-        into = (self._kernel.now - self._resting_since) % sum(took for _, took in turns)
-        self._resting_since = -1
-        place = 0
-        while into >= turns[place][1]:
-            into -= turns[place][1]
-            place += 1
-        order = turns[place + 1 :] + turns[: place + 1]
-        self._futile = dict(order)
-        for number, (group, _) in enumerate(order):
-            self._back_off(group, self._kernel.now - len(order) + number, BACKOFF_MOST)
-        return turns[place][1] - into
-
-    def _activate(self, group: int, key: _Key) -> None:
-        self._order += 1
-        self._entry[group] = self._order
-        heappush(self._active, (key, self._order, group))
-        self._wake()
-
-    def _back_off(self, group: int, failed_at: int, wait: int) -> None:
-        """Groups whose back-off ends in the same second are ordered as active ones (lessBackoffCompletedWithPriority)."""
-        self._order += 1
-        self._entry[group] = self._order
-        until = failed_at + wait
-        key = (-self._priority[group], failed_at)
-        heappush(self._backing_off, (until - until % BACKOFF_LOOK, key, self._order, group))
-        if not self._armed:
-            self._armed = True
-            self._look_later()
-
-    def _look_later(self) -> None:
-        now = self._kernel.now
-        self._kernel.at(now - now % BACKOFF_LOOK + BACKOFF_LOOK, self._end_backoffs)
-
-    def _end_backoffs(self, _: object) -> None:
-        self._armed = False
-        if self._resting_since >= 0:
-            return
-        now = self._kernel.now
-        waiting = self._backing_off
-        while waiting and waiting[0][0] < now - now % BACKOFF_LOOK:
-            key = waiting[0][1]
-            group = self._pop_backing_off()
-            if group >= 0:
-                self._activate(group, key)
-        if waiting:
-            self._armed = True
-            self._look_later()
-
-    def _pop_backing_off(self) -> int:
-        while self._backing_off:
-            _, _, order, group = heappop(self._backing_off)
-            if self._entry.get(group) == order:
-                del self._entry[group]
-                return group
-        return -1
+_WAITS, _NOWHERE, _PREEMPTS = range(
+    3
+)  # what a pod's condition says: waits for the others, fits nowhere, waits for victims
 
 
 class _SinglePodQueue(SchedulingQueue):
@@ -173,22 +61,27 @@ class _SinglePodQueue(SchedulingQueue):
 class GroupScheduler(Scheduler):
     """`needs(job)` is the minCount of the job's group, 0 for pods without a group. A group has its job's number.
 
-    `refused(job, fitting)` is called when a group could not be placed, `written(job)` when its scheduled condition is written.
+    `refused(job, fitting)` is called when a group could not be placed, `preempts(job)` when it waits for its victims,
+    `written(job)` when its scheduled condition is written.
     """
 
     def __init__(self, around: Around) -> None:
         super().__init__(around)
         queue = _SinglePodQueue(around.kernel, self._key, self._wake)
         queue.on_event = self._changed
-        self.queue = queue
+        self._queue_with(queue)
+        self.preemption.done = self._victims_deleted
         self.needs: Callable[[int], int] = lambda _job: 0
         self.refused: Callable[[int, int], None] = lambda _job, _fitting: None
+        self.preempts: Callable[[int], None] = lambda _job: None
         self.written: Callable[[int], None] = lambda _job: None
         self._groups = GroupQueue(around.kernel, self._wake)
         self._unplaced: dict[int, list[int]] = {}  # group → its pods that have no node
         self._alive: dict[int, int] = {}  # group → its pods that have not ended
         self._since: dict[int, int] = {}  # group → when its first pod without a node came
-        self._conditions: dict[int, bool] = {}  # pod → its condition: fits nowhere (True) or waits for the others
+        self._conditions: dict[int, int] = {}  # pod → its condition
+        self._evicting: dict[int, set[int]] = {}  # group → its pods whose victims are being deleted
+        self._parked: dict[int, int] = {}  # group that waits for that → length of its cycle
         self._reported: dict[int, tuple[int, list[int]]] = {}  # group → last report: how many of which pods fitted
         self._group_conditions: dict[int, bool] = {}  # group → whether its condition is scheduled
         self._trying = -1  # the group of the current cycle
@@ -225,6 +118,7 @@ class GroupScheduler(Scheduler):
         super().delete(pod)
         self._current = current
         self._forget(pod)
+        self._parked.pop(job, None)
         if waited and job != self._trying:
             self._groups.remove(job)  # fewer pods than minCount
 
@@ -237,7 +131,7 @@ class GroupScheduler(Scheduler):
         self._conditions.pop(pod, None)
         if not self._alive[job]:
             # The group's condition stays: the PodGroup outlives its pods.
-            for column in (self._alive, self._unplaced, self._since, self._reported):
+            for column in (self._alive, self._unplaced, self._since, self._reported, self._evicting):
                 column.pop(job, None)
 
     # the loop
@@ -273,15 +167,17 @@ class GroupScheduler(Scheduler):
         members = self._unplaced[job]
         placed = self._place(members)
         searched = self._searched + self._nodes.searched * max(len(members) - placed - 1, 0)
-        took = self._cycle * len(members) + self._per_node * searched
+        took = self._cycle * len(members) + self._per_node * searched + DRY_RUN * self._looked
         ends = self._kernel.now + took
-        if placed == len(members):
+        if placed == len(members) and not self._preempted:
             self._unplaced[job] = []
             self._kernel.at(ends, self._fits, (job, members))
             return False
+        nodes = self._pods.node
+        nominated = {pod: nodes[pod] for pod in members} if placed == len(members) else {}
         for pod in members[:placed]:
             self._undo_assume(pod)
-        cycle = (job, placed, took, self._groups.changes)
+        cycle = _GroupCycle(job, placed, took, self._groups.changes, nominated)
         if self._kernel.advance(ends):
             return self._failed(cycle)
         self._kernel.at(ends, self._fails, cycle)
@@ -289,14 +185,41 @@ class GroupScheduler(Scheduler):
 
     def _place(self, members: Sequence[int]) -> int:
         """Assumes nodes for the pods; returns how many got one. Stops at the first failure: the pods are alike."""
-        self._searched = 0
+        self._searched = self._looked = 0
+        self._preempted = False
         for number, pod in enumerate(members):
             node = self._pick(pod)
             self._searched += self._nodes.searched
             if node < 0:
+                node = self._preempt(pod)
+            if node < 0:
                 return number
             self._assume(pod, node)
         return len(members)
+
+    def _preempt(self, pod: int) -> int:
+        """Evicts pods of a lower priority; returns the node it does so on, or −1."""
+        if self._pods.lowest >= self._pods.shape[pod].priority:
+            return -1
+        plan = self._search.plan(pod)
+        self._looked += plan.looked
+        self._preempted = self._preempted or plan.node >= 0
+        if plan.node >= 0 and self.preemption.carry_out(pod, plan):
+            self._evicting.setdefault(self._pods.job[pod], set()).add(pod)
+        return plan.node
+
+    def _victims_deleted(self, pod: int) -> None:
+        job = self._pods.job[pod]
+        evicting = self._evicting.get(job)
+        if evicting is None:
+            return
+        evicting.discard(pod)
+        if not evicting:
+            del self._evicting[job]
+            took = self._parked.pop(job, None)
+            if took is not None and self._unplaced.get(job):
+                self._groups.failed(job, took, unchanged=False)
+                self._wake()
 
     def _undo_assume(self, pod: int) -> None:
         """The pod was placed only to try the others beside it: no event for the freed room."""
@@ -328,27 +251,41 @@ class GroupScheduler(Scheduler):
         self.written(job)
         self._next()
 
-    def _fails(self, cycle: tuple[int, int, int, int]) -> None:
+    def _fails(self, cycle: _GroupCycle) -> None:
         if self._failed(cycle):
             self._next()
 
-    def _failed(self, cycle: tuple[int, int, int, int]) -> bool:
+    def _failed(self, cycle: _GroupCycle) -> bool:
         """Returns whether the loop continues at once because nothing must be written."""
-        job, placed, took, changes = cycle
+        job, placed, took, changes, nominated = cycle
         self._trying = -1
         members = self._unplaced.get(job, [])
         if self._alive.get(job, 0) < self.needs(job) or not members:
             self._groups.remove(job)
             return True
-        writes = 0
-        if self._reported.get(job) != (placed, members):
-            self._reported[job] = (placed, list(members))
-            self.refused(job, placed)
-            writes = sum(self._conditions.get(pod) != (number >= placed) for number, pod in enumerate(members))
+        renominated = set()
+        if self._search.counts:
+            renominated = {pod for pod in members if self.preemption.nominate(pod, nominated.get(pod, -1))}
+        report = (-1 if nominated else placed, members)
+        writes = len(renominated)
+        if self._reported.get(job) != report:
+            self._reported[job] = (report[0], list(members))
+            if nominated:
+                self.preempts(job)
+            else:
+                self.refused(job, placed)
+            said = {
+                pod: _PREEMPTS if nominated else _NOWHERE if number >= placed else _WAITS
+                for number, pod in enumerate(members)
+            }
+            writes += sum(self._conditions.get(pod) != said[pod] for pod in members if pod not in renominated)
             writes += job not in self._group_conditions
-            self._conditions.update((pod, number >= placed) for number, pod in enumerate(members))
+            self._conditions.update(said)
             self._group_conditions.setdefault(job, False)
-        self._groups.failed(job, took, not writes and changes == self._groups.changes)
+        if job in self._evicting:
+            self._parked[job] = took
+        else:
+            self._groups.failed(job, took, not writes and changes == self._groups.changes)
         if writes:
             self._write(writes)
         return not writes

@@ -16,7 +16,8 @@ pods that are turned down over and over fill the client's bucket, and the loop s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
 from typing import Any, NamedTuple
 
 from seatrial.model.plan import PodShape, Scalar
@@ -25,10 +26,12 @@ from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Profile, SchedulerPlugin
 from seatrial.sim.kernel import Do, Kernel
 from seatrial.sim.nodes import Nodes
+from seatrial.sim.permit_waits import PermitWaits
 from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
+from seatrial.sim.preemption import DRY_RUN, PreemptionExecutor, PreemptionPlan, VictimSearch
 from seatrial.sim.queue import SchedulingQueue
 
-_NO_ROOM, _TIMED_OUT = "no room", "waited too long"
+_NO_ROOM, _TIMED_OUT, _PREEMPTED = "no room", "waited too long", "preempted"
 # Medians in the log of a real one with 8 nodes on two busy cores: 0.19 to 0.30 ms from one try to the next, and 0.15 to 0.21 ms
 # from a rejection in permit until the pod's own goroutine has given its node back. Half and twice as much are common.
 LOOK = 180 * MICROSECOND  # of a cycle, what a pod costs that is not bound
@@ -45,6 +48,7 @@ class _Cycle(NamedTuple):
     told: str  # what its condition said
     plugin: SchedulerPlugin | None = None  # who turned it down, or asked it to wait
     reason: str = ""
+    plan: PreemptionPlan | None = None  # whom to evict for it
 
 
 class Around(NamedTuple):
@@ -56,13 +60,14 @@ class Around(NamedTuple):
     pods: Pods
     settings: Mapping[str, Scalar]
     bound: Callable[[int], None]
+    random: Random  # of preemption
 
 
 class Scheduler:
     """Pods come in by `add`; `bound(pod)` is called when the server has taken the binding."""
 
     def __init__(self, around: Around) -> None:
-        kernel, self._api, self._nodes, self._pods, settings, self._bound = around
+        kernel, self._api, self._nodes, self._pods, settings, self._bound, random = around
         self._kernel = kernel
         self._client = ApiClient("kube-scheduler", float(settings["qps"]), float(settings["burst"]))
         self._cycle, self._per_node = int(settings["cycle"]), int(settings["cycle-per-node"])
@@ -77,12 +82,19 @@ class Scheduler:
         self._current = -1  # the pod whose cycle it is
         self._in_hand = -1  # popped, and its cycle is the next
         self._told: dict[int, str] = {}  # pod → why it is Unschedulable, as its condition says
-        self._holding: dict[int, _Cycle] = {}  # waiting in permit
+        self._waits: PermitWaits[_Cycle] = PermitWaits(kernel, self._time_out)
+        self._holding = self._waits.holding
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
         self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
         self.sends_back: Callable[[], None] = lambda: None  # told whenever a pod comes back from permit
-        self.queue = SchedulingQueue(kernel, self._key, self._wake)
+        self._search = VictimSearch(kernel, self._nodes, self._pods, random)
+        self.preemption = PreemptionExecutor(self._search, self._api, self._client, self._nodes, self._pods)
+        self.preemption.reject = self._reject_victim
+        self._queue_with(SchedulingQueue(kernel, self._key, self._wake))
+
+    def _queue_with(self, queue: SchedulingQueue) -> None:
+        self.queue = self.preemption.queue = queue
 
     def use(self, *plugins: SchedulerPlugin) -> None:
         """Sets the plugins of the profile, before there are pods."""
@@ -121,7 +133,7 @@ class Scheduler:
             self._busy = False
             return False
         nodes.searched = 0
-        refused_by, node = None, -1
+        refused_by, node, plan = None, -1, None
         for plugin in self._profile.pre_filtering:
             if not plugin.pre_filter(pod):
                 refused_by = plugin
@@ -130,18 +142,22 @@ class Scheduler:
             node = self._pick(pod)
             if node >= 0:
                 self._assume(pod, node)
+            elif self._pods.lowest < self._pods.shape[pod].priority:
+                plan = self._search.plan(pod, self.pinned.get(pod, -1))
         look = self._api.about(self._look) if self._profile.plugins else self._look
         ends = kernel.now + look + self._filtering + self._owed + self._per_node * nodes.searched
+        if plan is not None:
+            ends += DRY_RUN * plan.looked
         self._owed = 0
         events, told = queue.events, self._told.get(pod, "")
         if not kernel.advance(ends):
-            kernel.at(ends, self._end, _Cycle(pod, events, told, refused_by))
+            kernel.at(ends, self._end, _Cycle(pod, events, told, refused_by, plan=plan))
             return False
         if node >= 0:
             self._permit(pod, events, told)
             return True
-        goes_on = self._fail(pod, events, told, refused_by)
-        if goes_on and refused_by is None and pod not in self.pinned:
+        goes_on = self._fail(pod, events, told, refused_by, plan)
+        if goes_on and refused_by is None and plan is None and pod not in self.pinned:
             return self._pass_over(self._pods.shape[pod])
         return goes_on
 
@@ -177,34 +193,49 @@ class Scheduler:
     def _pick(self, pod: int) -> int:
         """A node for it, or −1."""
         shape = self._pods.shape[pod]
+        if pod in self._nodes.nominations and self._nodes.takes_nominated(pod, shape):
+            return self._nodes.nominations[pod]
         only = self.pinned.get(pod)
         if only is not None:
             return only if self._nodes.takes(only, shape) else -1
         return self._nodes.choose(shape, self._siblings.get(self._pods.job[pod], ()) if shape.spread else ())
 
     def _end(self, cycle: _Cycle) -> None:
-        pod, events_before, told, refused_by, _ = cycle
+        pod, events_before, told, refused_by, _, plan = cycle
         state = self._pods.state[pod]
-        if state == PENDING and not self._fail(pod, events_before, told, refused_by):
+        if state == PENDING and not self._fail(pod, events_before, told, refused_by, plan):
             return
         if state == ASSUMED:
             self._permit(pod, events_before, told)
         self._next()
 
-    def _fail(self, pod: int, events_before: int, told: str, refused_by: SchedulerPlugin | None) -> bool:
+    def _fail(
+        self, pod: int, events_before: int, told: str, refused_by: SchedulerPlugin | None, plan: PreemptionPlan | None
+    ) -> bool:
         """No node for it. Whether the loop goes on at once; else it does when the pod's condition says so."""
-        for post_filter in self._profile.post_filter:
-            post_filter(pod)
+        if plan is not None and plan.node >= 0:
+            self.preemption.carry_out(pod, plan)  # a success: no further post-filter runs (RunPostFilterPlugins)
+        else:
+            for post_filter in self._profile.post_filter:
+                post_filter(pod)
         self._current = -1
         self.queue.failed(pod, events_before, refused_by.helped_by if refused_by else ROOM)
-        reason = refused_by.reason(pod) if refused_by else _NO_ROOM
-        if told == reason:
+        reason = refused_by.reason(pod) if refused_by else plan.said if plan else _NO_ROOM
+        if self._renominated(pod, plan):
+            told = ""  # written with the condition
+        elif told == reason:
             return True
         if (delay := self._client.behind(self._kernel.now)) > LONG_WAIT:
             for held_up in self._profile.held_up:
                 held_up(delay)
         self._tell(_Cycle(pod, events_before, told, refused_by, reason), self._next)
         return False
+
+    def _renominated(self, pod: int, plan: PreemptionPlan | None) -> bool:
+        """A failed cycle sets the pod's nomination, or clears it; returns whether that changes it."""
+        if plan is None:
+            return pod in self._nodes.nominations and self.preemption.nominate(pod, -1)
+        return not plan.keeps and self.preemption.nominate(pod, plan.node)
 
     def _tell(self, cycle: _Cycle, then: Do) -> None:
         if cycle.told == cycle.reason:
@@ -224,6 +255,9 @@ class Scheduler:
         pods.node[pod] = node
         shape = pods.shape[pod]
         self._nodes.take(node, shape)
+        if self._search.counts:
+            self._search.placed(pod, node)
+            self.preemption.nominate(pod, -1)
         if shape.spread:
             held = self._siblings.setdefault(pods.job[pod], {})
             held[node] = held.get(node, 0) + 1
@@ -245,12 +279,10 @@ class Scheduler:
             self._owed += self._binding
             self._bind(pod)
             return
-        self._holding[pod] = held = _Cycle(pod, events_before, told, asked_by)
-        self._kernel.after(wait, self._time_out, held)
+        self._waits.hold(pod, _Cycle(pod, events_before, told, asked_by), wait)
 
-    def _time_out(self, held: _Cycle) -> None:
-        if self._holding.get(held.pod) is held:
-            self.reject(held.pod, _TIMED_OUT)
+    def _time_out(self, pod: int) -> None:
+        self.reject(pod, _TIMED_OUT)
 
     def allow(self, pod: int) -> None:
         """A plugin lets a pod go that waits in permit."""
@@ -263,14 +295,21 @@ class Scheduler:
         """A plugin sends a pod that waits in permit back to the queue; its own goroutine does the rest."""
         held = self._holding.pop(pod, None)
         if held is not None:
-            pod, events_before, told, plugin, _ = held
-            gives_up = _Cycle(pod, events_before, told, plugin, reason)
+            gives_up = held._replace(reason=reason)
             self._kernel.at(self._kernel.now + self._api.about(PERMIT_WAKES), self._give_up, gives_up)
 
-    def activate(self, pod: int) -> None:
-        """A plugin wants this pod to be tried, past its back-off; one that waits in permit, should it come back."""
-        if not self.queue.activate(pod) and pod in self._holding:
-            self._wanted.add(pod)
+    def _reject_victim(self, pod: int) -> bool:
+        if pod not in self._holding:
+            return False
+        self.reject(pod, _PREEMPTED)
+        return True
+
+    def activate(self, pods: Iterable[int]) -> None:
+        """A plugin wants these pods to be tried, past their back-off; one that waits in permit, should it come back."""
+        activate, holding = self.queue.activate, self._holding
+        for pod in pods:
+            if not activate(pod) and pod in holding:
+                self._wanted.add(pod)
 
     def _give_up(self, held: _Cycle) -> None:
         pod, events_before = held.pod, held.events_before
@@ -286,7 +325,8 @@ class Scheduler:
         if pod in self._wanted:
             self._wanted.discard(pod)
             events_before = -1
-        self.queue.failed(pod, events_before, held.plugin.helped_by)
+        # After a preemption in permit no event helps (1.34: DefaultPreemption is the rejecting plugin, and its hint is to skip).
+        self.queue.failed(pod, events_before, 0 if held.reason == _PREEMPTED else held.plugin.helped_by)
         self._tell(held, self._is_room)
 
     def _is_room(self, pod: int) -> None:
@@ -316,6 +356,8 @@ class Scheduler:
         pods = self._pods
         node, shape = pods.node[pod], pods.shape[pod]
         self._nodes.give_back(node, shape)
+        if self._search.counts:
+            self._search.left(pod, node)
         if shape.spread:
             held = self._siblings[pods.job[pod]]
             held[node] -= 1
@@ -342,5 +384,7 @@ class Scheduler:
             self._wanted.discard(pod)
             self.free(pod)
         self._told.pop(pod, None)
+        if pod in self._nodes.nominations:
+            self.preemption.nominate(pod, -1)
         for gone in self._profile.gone:
             gone(pod)

@@ -5,9 +5,9 @@ Each mechanism is a part with callbacks; this module is only the wiring between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from seatrial.model.barrier import Barrier
 from seatrial.model.fleet import Fleet
@@ -32,6 +32,7 @@ from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.sim import pods as pod_state
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+from seatrial.sim.checkpoints import Checkpoints
 from seatrial.sim.framework import NODE
 from seatrial.sim.job_controller import JobController
 from seatrial.sim.kernel import Kernel
@@ -39,9 +40,11 @@ from seatrial.sim.kubelets import Kubelets
 from seatrial.sim.kwok_stages import Kwok
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
+from seatrial.sim.resource_quotas import ADMISSION_WRITE, ResourceQuotas
 from seatrial.sim.scheduler import Around, Scheduler
 from seatrial.sim.state_view import StateView
 from seatrial.sim.submitting_client import FASTEST, SubmittingClient
+from seatrial.sim.workload_places import WorkloadPlaces
 
 EVICTED_AFTER = 300 * SECOND  # what DefaultTolerationSeconds lets pods stay on a node that is not ready
 S = TypeVar("S", bound=Scheduler)
@@ -84,6 +87,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
+        self._places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
         self._over = bytearray()  # per workload
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = JobController(
@@ -94,6 +98,7 @@ class Sim:
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
         self.when_nodes_change: list[Callable[[], None]] = []  # come or go, that is
+        self.when_pod_ends: list[Callable[[int], None]] = []  # finished or gone; called with the workload
         self.gated: Callable[[int], bool] = lambda _: False  # new pods that a stack hands to the scheduler later
         self.owners: PodOwners  # set before the first `add_pod`
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
@@ -101,6 +106,8 @@ class Sim:
         self._kubelets = Kubelets(kernel, settings["kubelet"], self.stream("kubelets"))
         self._bucket = ApiClient("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
+        self._checkpoints = Checkpoints()
+        self._terminating: set[int] = set()  # deleted by kube-scheduler, and not gone yet
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
         self._job_pods: dict[int, list[int]] = {}
@@ -124,9 +131,30 @@ class Sim:
     def schedule_with(self, kind: Callable[[Around], S]) -> S:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
-        self.scheduler = made = kind(Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound))
+        parts = Around(
+            self.kernel, self.api, self.nodes, self.pods, settings, self._bound, self.stream("preemption")
+        )  # fmt: skip
+        self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
+        made.preemption.delete, made.preemption.evicted = self._delete_victim, self._places.preempted
         return made
+
+    @property
+    def pod_priorities(self) -> bool:
+        """Whether pods have the priority of their workload; a stack whose queue has the priorities sets it to false."""
+        return self.pods.have_priorities
+
+    @pod_priorities.setter
+    def pod_priorities(self, have: bool) -> None:
+        self.pods.have_priorities = have
+
+    def limit_queues(self) -> None:
+        """A ResourceQuota per queue of the fleet, for a stack without queues of its own."""
+        if self.fleet.queues:
+            manager = self.settings["kube-controller-manager"]
+            quotas = ResourceQuotas(self.kernel, self.api, manager, self.fleet.queues, self.workloads, self.said)
+            self.jobs.admits, self.jobs.pod_webhooks = quotas.admits, ADMISSION_WRITE
+            self.when_pod_ends.append(quotas.ended)
 
     # nodes
 
@@ -151,6 +179,7 @@ class Sim:
     def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
+        self._places.node_gone(lost, node)
         for pod in lost:
             self._lose(pod)
         for call in self.when_nodes_change:
@@ -201,6 +230,8 @@ class Sim:
         for pod in self._job_pods.pop(number, ()):
             if self.pods.state[pod] not in (pod_state.FINISHED, pod_state.GONE):
                 self.scheduler.delete(pod)
+                for call in self.when_pod_ends:
+                    call(number)
         self.jobs.remove(number)
         self._is_over(number)
         if not self.ledger.has_reached(number, self._complete):
@@ -211,6 +242,8 @@ class Sim:
     def _is_over(self, number: int) -> None:
         self._over[number] = 1
         self.view.forget(number)
+        if self.workloads[number].checkpoint:
+            self._checkpoints.forget(number)
 
     def reach(self, number: int, stage: Stage) -> None:
         """Records that the workload reached the stage now, unless it did before."""
@@ -254,6 +287,8 @@ class Sim:
         if self.pods.job[pod] >= 0:
             self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._scheduled, node)
             self.jobs.pod_changed(self.pods.job[pod])
+            if self.ledger.evicted:
+                self._places.bound(self.pods.job[pod])
         elif not self.owners.scheduled(pod):
             return
         if group.kubelet:
@@ -265,15 +300,18 @@ class Sim:
 
     def _container_created(self, pod: int) -> None:
         if self.pods.state[pod] == pod_state.BOUND:
+            self.pods.started[pod] = self.kernel.now
             if self.pods.job[pod] >= 0:
                 self.jobs.pod_changed(self.pods.job[pod])
             start = self.nodes.groups[self.pods.node[pod]].start
             self.kwok.play(pod, self.kwok.drawn(start), self._runs)
 
     def _runs(self, pod: int) -> None:
-        if self.pods.state[pod] != pod_state.BOUND:
+        if self.pods.state[pod] != pod_state.BOUND or pod in self._terminating:
             return
         self.pods.state[pod] = pod_state.RUNNING
+        if not self.pods.started[pod]:
+            self.pods.started[pod] = self.kernel.now
         job = self.pods.job[pod]
         if job < 0:
             self.owners.running(pod)
@@ -283,13 +321,18 @@ class Sim:
         for call in self.when_running:
             call(pod)
         workload = self.workloads[job]
+        duration = workload.duration
         if not workload.gang:
-            self._run(pod, workload.duration)
+            if workload.checkpoint:
+                duration = self._checkpoints.pod_starts(pod, job, workload, self.kernel.now)
+            self._run(pod, duration)
         elif self._barrier.runs(job, workload.pods):
-            self._due[job] = self.kernel.now + workload.duration
+            if workload.checkpoint:
+                duration = self._checkpoints.gang_starts(job, workload, self.kernel.now)
+            self._due[job] = self.kernel.now + duration
             for sibling in self._job_pods[job]:
                 if self.pods.state[sibling] == pod_state.RUNNING:
-                    self._run(sibling, workload.duration)
+                    self._run(sibling, duration)
 
     def _run(self, pod: int, duration: int) -> None:
         node = self.pods.node[pod]
@@ -303,24 +346,48 @@ class Sim:
         job = self.pods.job[pod]
         if self.pods.state[pod] != pod_state.RUNNING or self.kernel.now < self._due.get(job, 0):
             return  # it is gone, or its gang had to begin again
+        if pod in self._terminating:
+            return
         self.pods.state[pod] = pod_state.FINISHED
         self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._finished, self.pods.node[pod])
         self.scheduler.ended(pod)
+        for call in self.when_pod_ends:
+            call(job)
         self.jobs.pod_finished(job)
+
+    def _delete_victim(self, pod: int) -> None:
+        """kube-scheduler has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+        self._terminating.add(pod)
+        if self.nodes.groups[self.pods.node[pod]].kubelet:
+            self._is_gone(pod)
+        else:
+            self.kwok.play(pod, 0, self._is_gone)
+
+    def _is_gone(self, pod: int) -> None:
+        if pod in self._terminating and pod_state.ASSUMED <= self.pods.state[pod] <= pod_state.RUNNING:
+            self._lose(pod)
 
     def _lose(self, pod: int) -> None:
         job, was_running = self.pods.job[pod], self.pods.state[pod] == pod_state.RUNNING
+        self._terminating.discard(pod)
         if job < 0:
             self.scheduler.delete(pod)
             self.owners.lost(pod)
             return
         workload = self.workloads[job]
-        if workload.gang and was_running and self._barrier.gone(job, workload.pods):
-            self._due[job] = 1 << 62
+        if workload.gang:
+            if was_running and self._barrier.gone(job, workload.pods):
+                self._due[job] = 1 << 62
+                if workload.checkpoint:
+                    self._checkpoints.gang_stops(job, workload, self.kernel.now)
+        elif was_running and workload.checkpoint:
+            self._checkpoints.pod_lost(pod, job, workload, self.kernel.now)
         state = self.pods.state[pod]
         reached = (self._pods_created, self._scheduled, self._running)[: max(state - pod_state.ASSUMED, 0) + 1]
         self.scheduler.delete(pod)
         self.ledger.lose_pod(self.kernel.now, self.pods.recorded[pod], reached)
+        for call in self.when_pod_ends:
+            call(job)
         self.jobs.pod_lost(job, was_running)
 
     def _completed(self, job: int) -> None:
@@ -331,10 +398,3 @@ class Sim:
         self._ends_at.pop(job, None)
         for call in self.when_completed:
             call(job)
-
-
-def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
-    """Every resource that a node has or a pod requests."""
-    return sorted(
-        {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
-    )

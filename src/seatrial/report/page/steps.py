@@ -44,7 +44,7 @@ def steps(view: View) -> PageSection | None:
     left_out = len(view.study.trials) - len(view.study.trusted)
     doubt = f"Trials that are not to be trusted are left out: {left_out}." if left_out else ""
     return PageSection(
-        "steps", "Steps", "Duration of every stage",
+        "steps", "Stages", "Duration of every stage",
         chart(
             "steps", data, "A dot is a workload: its submission time and the duration of the stage",
             "Right: distribution, all set-ups to one scale.", sample, doubt, view.left_out,

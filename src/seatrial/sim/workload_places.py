@@ -1,0 +1,51 @@
+"""Evictions where no queue object has them: kube-scheduler preempts a pod of the workload, or its node is gone.
+
+The workload has its place again when all its pods are bound. A stack with a queue of its own (Kueue) records its evictions itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from seatrial.model.fleet import NODE_GONE, PREEMPTED
+from seatrial.model.plan import Workload
+from seatrial.record.ledger import Ledger
+from seatrial.sim.kernel import Kernel
+from seatrial.sim.pods import BOUND, FINISHED, RUNNING, Pods
+from seatrial.sim.preemption import MESSAGE
+
+
+class WorkloadPlaces:
+    """Records who lost its place and who has it again. `pods_of(workload)`: those it has had."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        ledger: Ledger,
+        pods: Pods,
+        workloads: Sequence[Workload],
+        pods_of: Callable[[int], Sequence[int]],
+    ) -> None:
+        self._kernel, self._ledger, self._pods = kernel, ledger, pods
+        self._workloads, self._pods_of = workloads, pods_of
+        self._went_at: dict[int, int] = {}  # workload → when a node with pods of it last went
+
+    def preempted(self, number: int, by: int) -> None:
+        """One decision of kube-scheduler hit the workload, for a pod of the workload `by` (negative: of none)."""
+        self._ledger.evict(self._kernel.now, number, PREEMPTED, max(by, -1), MESSAGE)
+
+    def node_gone(self, lost: Iterable[int], node: int) -> None:
+        """These pods go with their node. Nodes that go at the same moment evict a workload once."""
+        state, now = self._pods.state, self._kernel.now
+        for number in sorted({self._pods.job[pod] for pod in lost if BOUND <= state[pod] <= RUNNING}):
+            if number >= 0 and self._went_at.get(number) != now:
+                self._went_at[number] = now
+                self._ledger.evict(now, number, NODE_GONE, message=f"node {self._ledger.nodes[node]} is gone")
+
+    def bound(self, number: int) -> None:
+        """A pod of the workload was bound; call while any workload is evicted."""
+        if number in self._ledger.evicted:
+            state = self._pods.state
+            bound = sum(BOUND <= state[pod] <= FINISHED for pod in self._pods_of(number))
+            if bound == self._workloads[number].pods:
+                self._ledger.readmit(self._kernel.now, number)
