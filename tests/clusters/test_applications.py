@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.clusters.live.applications import Applications, Checkpoints
+from seatrial.clusters.live.applications import Applications, SavedProgress
 from seatrial.kube import Client, Resource
 from seatrial.kube.shapes import Meta, Pod, PodStatus
 from seatrial.kube.watching import ADDED, DELETED, LISTED, MODIFIED, SYNCED
@@ -110,7 +110,7 @@ class Saving:
         return self.end.told
 
     async def _play(self) -> None:
-        applications = Applications(cast("Client", self.end), pytest.fail, Checkpoints(lambda: self.now))
+        applications = Applications(cast("Client", self.end), pytest.fail, SavedProgress(lambda: self.now))
         for when, event, name, index in self._events:
             self.now = when
             labels = {WORKLOAD_LABEL: "work", GANG_LABEL: str(self._size), INDEX_LABEL: index}

@@ -35,7 +35,7 @@ from seatrial.model.units import MILLISECOND, parse_duration
 Gang = tuple[str, str, str]  # namespace, workload, index in the Job if the pod runs for itself
 
 
-class Checkpoints:
+class SavedProgress:
     """How far applications have come: what a run adds is kept up to its last checkpoint. Times are nanoseconds."""
 
     def __init__(self, now: Callable[[], int] = clock) -> None:
@@ -63,10 +63,12 @@ class Checkpoints:
 class Applications:
     """Plays all applications whose pods a watch shows. `problem` is told of requests that failed."""
 
-    def __init__(self, client: Client, problem: Callable[[str], None], checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self, client: Client, problem: Callable[[str], None], checkpoints: SavedProgress | None = None
+    ) -> None:
         self._client, self._background = client, BackgroundRequests(problem)
         self._barrier = Barrier()
-        self._checkpoints = checkpoints or Checkpoints()
+        self._checkpoints = checkpoints or SavedProgress()
         self._size: dict[Gang, int] = {}
         self._running: dict[Gang, dict[str, bool]] = {}  # pods that run or have run → whether they have completed
         self._listed: set[tuple[Gang, str]] = set()
