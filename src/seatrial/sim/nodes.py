@@ -8,8 +8,9 @@ and NodeUnschedulable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -365,3 +366,10 @@ def nodes_to_find(count: int) -> int:
         return count
     share = max(SHARE_AT_MOST - count // NODES_PER_PERCENT, SHARE_AT_LEAST)
     return max(count * share // 100, MIN_FEASIBLE)
+
+
+def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
+    """Every resource that a node has or a pod requests."""
+    return sorted(
+        {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
+    )
