@@ -254,7 +254,7 @@ def _inverted(line: _Line) -> Audit:
         finding = (
             f"{some(len(found), 'workload waited', 'workloads waited')} while lower priorities{where} got places that they could "
             f"have had: {one['workload']} (priority {one['priority']}) waited {one['for_s']} s longer after {one['behind']} "
-            f"(priority {one['its_priority']}) got one. Let it take places back with `preemption: {{within-queue: lower-priority}}`, "
+            f"(priority {one['its_priority']}) got one. Let it take theirs with `preemption: {{within-queue: lower-priority}}`, "
             "or check that the stack orders its queue by priority."
         )
     return audit_of("priority inversion", finding, len(found), examples)
