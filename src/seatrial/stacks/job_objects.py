@@ -63,9 +63,7 @@ def in_group(
     made = manifests(workload, labels)
     if not workload.gang:
         return made
-    named = [
-        replace(m, body=_merged(m.body, {"spec": {"template": template}})) if m.resource == JOBS else m for m in made
-    ]
+    named = [replace(m, body=with_template(m.body, template)) if m.resource == JOBS else m for m in made]
     return [of_workload(groups, workload, labels, spec), *named]
 
 
@@ -89,6 +87,11 @@ def priority_classes(
         )
         for name, value in named
     ]
+
+
+def with_template(job: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job's body with more in its pod template."""
+    return _merged(job, {"spec": {"template": template}})
 
 
 def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
