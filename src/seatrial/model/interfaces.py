@@ -40,10 +40,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object to create. The cluster chooses the namespace.
+    """One object to create. The cluster chooses the namespace, unless the manifest names one (of a queue).
 
-    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works. `check`
-    then looks at the object's status: the result is why the trial cannot run on this cluster, and a remedy.
+    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works; with a dot
+    in front, a field that the status must have. `check` then looks at the object's status: the result is why the trial cannot run
+    on this cluster, and a remedy.
     """
 
     resource: Resource
@@ -51,6 +52,7 @@ class Manifest:
     body: Mapping[str, Any]
     until: str = ""
     check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class RealSide(Protocol):
     def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
         """Objects the stack needs beside its processes (queues, quotas), by the set-up's settings and fleet. Applied before the
         first workload, and again with the new capacity whenever nodes come or go."""
+
+    def namespace(self, queue: str, own: str) -> str:
+        """Where the workloads of a queue of the fleet go: a namespace of its own, or the trial's (`own`)."""
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The objects of a workload; all of them carry the labels."""

@@ -6,8 +6,10 @@ GROUP_LABEL = "seatrial.dev/nodes"  # which node group a fake node belongs to
 DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake node
 TOUCHED_ANNOTATION = "seatrial.dev/touched"  # when a pod was last patched for a restarted KWOK
 UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
-GANG_LABEL = "seatrial.dev/gang"  # on a gang's pods: how many pods the gang has
-APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long a gang's pod runs once all of the gang do
+GANG_LABEL = "seatrial.dev/gang"  # on pods whose application is played: how many of them run only together
+APPLICATION_ANNOTATION = "seatrial.dev/application"  # how long such a pod runs once all of them do
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"  # Kubernetes' own, on pods of an Indexed Job
+CHECKPOINT_ANNOTATION = "seatrial.dev/checkpoint"  # how often it is saved how far a pod, or its gang, has come
 PHASE_LABEL = "seatrial.dev/phase"  # which create phase made it, or the object whose pod it is
 
 

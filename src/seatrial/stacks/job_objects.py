@@ -11,6 +11,7 @@ from seatrial.kube.resources import CLAIMS, JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import (
     APPLICATION_ANNOTATION,
+    CHECKPOINT_ANNOTATION,
     DURATION_ANNOTATION,
     GANG_LABEL,
     STUDY_LABEL,
@@ -100,29 +101,31 @@ def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
 
 
 def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
-    """The Job's body: Indexed for a gang (its pods then have stable names), else as `kubectl create job` makes it.
+    """The Job's body: Indexed for a gang (its pods then have stable names) and for pods with checkpoints (the next pod of an index
+    continues), else as `kubectl create job` makes it.
 
-    How long a gang's pods run is known only once all of them run: the player of the application tells them then. The user's
-    overlay overrides everything but our labels and annotations, by which a workload is found.
+    How long a gang's pods run is known only once all of them run, and that of pods with checkpoints once they run: the player of
+    the application tells them then. The user's overlay overrides everything but our labels and annotations, by which a workload
+    is found.
     """
     own = {**labels, WORKLOAD_LABEL: workload.name}
-    kind = APPLICATION_ANNOTATION if workload.gang else DURATION_ANNOTATION
-    ends = {} if workload.interactive else {kind: duration_text(workload.duration)}
+    played = workload.gang or workload.checkpoint > 0
     spec: dict[str, Any] = {
         "parallelism": workload.pods,
         "completions": workload.pods,
         "backoffLimit": 100,
         "template": {
-            "metadata": {"labels": dict(own), "annotations": ends},
+            "metadata": {"labels": dict(own), "annotations": _times(workload, played)},
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.shape.priority:
         name = priority_class(labels.get(STUDY_LABEL, ""), workload.shape.priority)
         spec["template"]["spec"]["priorityClassName"] = name
-    if workload.gang:
+    if played:
         spec["completionMode"] = "Indexed"
-        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods)
+        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods if workload.gang else 1)
+    if workload.gang:
         spec["template"]["spec"]["subdomain"] = workload.name
     made: dict[str, Any] = {
         "apiVersion": "batch/v1",
@@ -135,6 +138,14 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     if workload.claim is not None:
         _mount(made["spec"]["template"]["spec"], workload.name)
     return made
+
+
+def _times(workload: Workload, played: bool) -> dict[str, str]:
+    """Annotations of its pods: how long they run, and how often that is saved."""
+    if workload.interactive:
+        return {}
+    times = {APPLICATION_ANNOTATION if played else DURATION_ANNOTATION: duration_text(workload.duration)}
+    return {**times, CHECKPOINT_ANNOTATION: duration_text(workload.checkpoint)} if workload.checkpoint else times
 
 
 def _mount(spec: dict[str, Any], name: str) -> None:

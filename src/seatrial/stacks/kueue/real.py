@@ -127,6 +127,10 @@ class KueueReal(DefaultReal):
     def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
         return queues(setup, capacity, labels, namespace)
 
+    def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
+        """One for all: a queue is a LocalQueue in it."""
+        return own
+
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """A suspended Job in our LocalQueue, or in that of the workload's queue."""
         body = job(workload, labels)
