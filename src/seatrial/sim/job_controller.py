@@ -66,6 +66,7 @@ class JobController:
         self._events = 0  # waiting to be sent
         self._sending = False
         self._suspended: set[int] = set()  # by their spec
+        self._overtaken: set[int] = set()  # written by others since their last sync read them
         self._status_suspended: set[int] = set()  # by their status
         # Columns by the Job's number: a million Jobs in dictionaries filled half a gigabyte.
         self._state = bytearray()
@@ -108,6 +109,10 @@ class JobController:
         if self._completions[job]:
             self._suspended.add(job)
             self._enqueue(job)
+
+    def changed_by_others(self, job: int) -> None:
+        """Another client has just written the Job: a sync that read it before cannot write its status (409)."""
+        self._overtaken.add(job)
 
     def resume(self, job: int) -> None:
         """The Job's spec is no longer suspended."""
@@ -209,6 +214,7 @@ class JobController:
             column[job] = 0
         self._suspended.discard(job)
         self._status_suspended.discard(job)
+        self._overtaken.discard(job)
         self._held_back.discard(job)
         self._refusals.pop(job, None)
         self._retry_at.pop(job, None)
@@ -250,6 +256,7 @@ class JobController:
 
     def _delete_active_pods(self, job: int) -> None:
         """Deletes the pods of a suspended Job in parallel, then writes its status."""
+        self._overtaken.discard(job)
         pods = self._active(job)
         if not pods:
             self._write_suspended(job)
@@ -270,9 +277,19 @@ class JobController:
         if job in self._status_suspended or not self._completions[job]:
             self._done(job)
             return
+        self._api.call(self._client, WRITE, self._suspended_written, job)
+
+    def _suspended_written(self, job: int) -> None:
+        """After a conflict the whole sync is repeated: after the backoff, which is as long as a batch of pod events."""
+        if job in self._overtaken or not self._completions[job]:
+            self._retry_at[job] = when = self._kernel.now + API_BACKOFF_FIRST
+            self._kernel.at(when, self._retry, (job, when))
+            self._done(job)
+            return
         self._status_suspended.add(job)
+        self._status_ready[job] = self._ready[job]
         self._event()
-        self._write_status(job)
+        self._written(job)
 
     def _create_batch(self, batch: tuple[int, int]) -> None:
         """Creates a batch in parallel, then one twice as large; at the end writes the status."""

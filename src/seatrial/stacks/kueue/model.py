@@ -237,8 +237,10 @@ class KueueModel:
             entry.suspended = True
             self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
             yield from self._writer.job_status()
+            self._sim.jobs.changed_by_others(entry.number)
             self._events.of(entry)
         yield from self._writer.job()
+        self._sim.jobs.changed_by_others(entry.number)
         if entry.admitted and not self._sim.jobs.is_active(entry.number):
             yield from self._writer.workload()
             entry.admitted_at = -1
