@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
+from seatrial.record.eviction_turns import EvictionTurns
 from seatrial.record.evictions import eviction_line, readmission_line
 from seatrial.record.segments import RECORD, Segment
 
@@ -61,6 +62,7 @@ class Ledger:
         self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
         self.evicted: set[int] = set()  # workloads that lost their place and have none yet
         self.evictions = 0
+        self.turns = EvictionTurns()
         self._eviction_lines = bytearray()
         self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
         self._tell: Callable[[int], None] = lambda _: None
@@ -167,13 +169,17 @@ class Ledger:
         workload that gets its place; `message`: in the stack's words; `key`: tells this eviction from others of the workload."""
         self.evicted.add(workload)
         self.evictions += 1
+        self.turns.evicted(at, workload, by, reason)
         self._began_again.add(workload)
         self._eviction_lines += eviction_line(at, workload, reason, by, message, key)
         self.touched = max(self.touched, at)
+        if self._awaited & LOST_POD:
+            self._ring(LOST_POD)
 
     def readmit(self, at: int, workload: int, key: str = "") -> None:
         """A workload that was evicted has a place again."""
         self.evicted.discard(workload)
+        self.turns.readmitted(at, workload)
         self._eviction_lines += readmission_line(at, workload, key)
         self.touched = max(self.touched, at)
 
@@ -202,6 +208,10 @@ class Ledger:
     def has_reached(self, workload: int, stage: int) -> bool:
         """Whether all of the workload has reached the stage."""
         return self._left[stage][workload] <= 0
+
+    def left(self, workload: int, stage: int) -> int:
+        """How many pods of the workload have not reached the stage yet, when it is reached for the first time."""
+        return max(self._left[stage][workload], 0)
 
     def _count_waits(self, workload: int, stage: int) -> None:
         """The workload reached a stage that is waited for, or one that ends it."""
