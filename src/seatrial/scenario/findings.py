@@ -84,6 +84,10 @@ def _quota_findings(trial: Trial) -> list[str]:
         for cohort, count in members.items()
         if count == 1 and cohort not in having
     ]
+    used = {quota.flavor for owner in (*fleet.queues, *fleet.cohorts) for quota in owner.quotas}
+    found += [
+        f"flavor '{flavor.name}' has no quota in any queue" for flavor in fleet.flavors if flavor.name not in used
+    ]
     if fleet.preemption.fair_sharing and fleet.preemption.while_borrowing != NEVER:
         found.append(f"set-up '{trial.setup.name}': `while-borrowing` has no effect with fair sharing")
     for submit in trial.phases(Submit):
