@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
+from seatrial.record.eviction_turns import EvictionTurns
 from seatrial.record.evictions import eviction_line, readmission_line
 from seatrial.record.segments import RECORD, Segment
 
@@ -59,6 +60,7 @@ class Ledger:
         self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
         self.evicted: set[int] = set()  # workloads that lost their place and have none yet
         self.evictions = 0
+        self.turns = EvictionTurns()
         self._eviction_lines = bytearray()
         self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
         self._tell: Callable[[int], None] = lambda _: None
@@ -150,13 +152,17 @@ class Ledger:
         workload that gets its place; `message`: in the stack's words; `key`: tells this eviction from others of the workload."""
         self.evicted.add(workload)
         self.evictions += 1
+        self.turns.evicted(at, workload, by, reason)
         self._began_again.add(workload)
         self._eviction_lines += eviction_line(at, workload, reason, by, message, key)
         self.touched = max(self.touched, at)
+        if self._awaited & LOST_POD:
+            self._ring(LOST_POD)
 
     def readmit(self, at: int, workload: int, key: str = "") -> None:
         """A workload that was evicted has a place again."""
         self.evicted.discard(workload)
+        self.turns.readmitted(at, workload)
         self._eviction_lines += readmission_line(at, workload, key)
         self.touched = max(self.touched, at)
 
