@@ -84,7 +84,8 @@ def _quota_findings(trial: Trial) -> list[str]:
         for cohort, count in members.items()
         if count == 1 and cohort not in having
     ]
-    used = {quota.flavor for owner in (*fleet.queues, *fleet.cohorts) for quota in owner.quotas}
+    quotas = [*(queue.quotas for queue in fleet.queues), *(cohort.quotas for cohort in fleet.cohorts)]
+    used = {quota.flavor for own in quotas for quota in own}
     found += [
         f"flavor '{flavor.name}' has no quota in any queue" for flavor in fleet.flavors if flavor.name not in used
     ]
