@@ -80,7 +80,7 @@ def _quota_findings(trial: Trial) -> list[str]:
     members.update(cohort.parent for cohort in fleet.cohorts if cohort.parent)
     having = {cohort.name for cohort in fleet.cohorts if cohort.quotas or cohort.parent}
     found = [
-        f"cohort '{cohort}' has one queue and no quota of its own: there is nobody to borrow from"
+        f"cohort '{cohort}' has one queue and no quota: the queue has nothing to borrow"
         for cohort, count in members.items()
         if count == 1 and cohort not in having
     ]

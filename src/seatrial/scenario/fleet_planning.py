@@ -132,7 +132,7 @@ class FleetPlanning:
                     what = f"'{key}' is about the next flavor, and this queue has one"
                     self._wrong((*path, key), what, "remove it, or give the queue a quota of two flavors", key=True)
         if not fields.cohort and not any(amount for amounts in fields.quota.values() for amount in amounts.values()):
-            what = f"queue '{name}' has a quota of nothing and nobody to borrow from"
+            what = f"queue '{name}' has an empty quota and no cohort to borrow from"
             self._wrong((*path, "quota"), what, "write amounts above 0, or add a `cohort`")
         return Queue(
             name, self._quotas(path, fields.quota, fields), fields.cohort or "", fields.weight, fields.borrow_first,

@@ -166,7 +166,7 @@ QueueReference = Annotated[str, BeforeValidator(queue_name)]
 
 def _without(written: Mapping[str, Any], partner: str, word: str, *keys: str) -> list[FieldMistake]:
     return [
-        FieldMistake(key, f"'{key}' without a {word}: there is nobody to {key} {preposition}", remedy)
+        FieldMistake(key, f"'{key}' without a {word}: no queue to {key} {preposition}", remedy)
         for key, preposition in (("borrow", "from"), ("lend", "to"))
         if key in keys and key in written and partner not in written and written[key] != NONE
         for remedy in (f"add `{partner}:`, or remove `{key}`",)
@@ -182,7 +182,9 @@ class FlavorFields(Fields):
 class QueueFields(Fields):
     """A team's place in a stack."""
 
-    count: Alike | None = Field(None, description="So many queues alike; `${i}` in the name and in values is 0, 1 …")
+    count: Alike | None = Field(
+        None, description="Number of identical queues; `${i}` in the name and in values is 0, 1 …"
+    )
     quota: QuotaMap = Field(
         description="What the queue may use: resource → amount, or flavor → resource → amount in the order of trying."
     )
@@ -205,7 +207,9 @@ class QueueFields(Fields):
 class CohortFields(Fields):
     """A cohort with a quota or a parent of its own."""
 
-    count: Alike | None = Field(None, description="So many cohorts alike; `${i}` in the name and in values is 0, 1 …")
+    count: Alike | None = Field(
+        None, description="Number of identical cohorts; `${i}` in the name and in values is 0, 1 …"
+    )
     quota: QuotaMap | None = Field(None, description="What its queues may use beside their own quotas.")
     parent: QueueEntryName | None = Field(None, description="The cohort that this one is part of.")
     borrow: Limit = Field(ANY, description="What it may use beyond what it has: none, any, an amount, or {cpu: 32}.")
