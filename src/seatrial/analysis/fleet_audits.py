@@ -273,13 +273,13 @@ def _freed_nothing(line: _Line) -> Audit:
          "placed_after_s": None if came == NEVER else seconds_of(came - at)}
         for at, row, reason, by, came in found[:EXAMPLES]
     ]  # fmt: skip
-    finding = "Whoever others were evicted for got its place within a minute."
+    finding = "Every workload that others were evicted for got its place within a minute."
     if found:
         one = examples[0]
         late = "never got it" if one["placed_after_s"] is None else f"got it {one['placed_after_s']} s later"
         finding = (
             f"{some(len(found), 'eviction', 'evictions')} freed nothing for a minute or longer: {one['evicted']} was evicted at "
-            f"{one['at_s']} s ({one['reason']}) for {one['for']}, which {late}. Somebody else took the place, or one eviction was "
+            f"{one['at_s']} s ({one['reason']}) for {one['for']}, which {late}. Another took the place, or one eviction was "
             "not enough: look at the order of the queue, at gangs that need several nodes, and at the time that pods take to end."
         )
     return audit_of("freed nothing", finding, len(found), examples)
