@@ -52,7 +52,9 @@ def test_on_a_kubeconfig_it_runs() -> None:
     assert len(check(expand(from_text(BOTH, "s.yaml"), on="kubeconfig", stacks=STACKS)).trials) == 2
 
 
-@pytest.mark.parametrize(("field", "why"), [("gang: true", "no application does that"), ("checkpoint: 1s", "saves one")])
+@pytest.mark.parametrize(
+    ("field", "why"), [("gang: true", "no application does that"), ("checkpoint: 1s", "saves one")]
+)
 def test_what_seatrial_plays_on_fake_nodes_is_left_out_on_existing_ones(field: str, why: str) -> None:
     text = BOTH.replace("submit: {", f"submit: {{{field}, ")
     checked = check(expand(from_text(text, "s.yaml"), on="kubeconfig", stacks=STACKS))
