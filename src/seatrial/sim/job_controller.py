@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import SECOND
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+from seatrial.sim.event_stream import EventStream
 from seatrial.sim.kernel import Kernel
 
 POD_EVENTS_BATCHED = 1 * SECOND  # syncJobBatchPeriod
@@ -59,12 +60,11 @@ class JobController:
         self._held_back: set[int] = set()  # Jobs whose last sync failed
         self.pod_webhooks = 0  # ns that a stack's webhooks add to the creation of a pod
         self._client = ApiClient("job-controller", float(settings["qps"]), float(settings["burst"]))
+        self._event = EventStream(api, self._client).add
         self._idle_workers = int(settings["job-syncs"])
         self._create_pod, self._completed = create_pod, completed
         self._queue: deque[int] = deque()
         self._taking = False
-        self._events = 0  # waiting to be sent
-        self._sending = False
         self._suspended: set[int] = set()  # by their spec
         self._overtaken: set[int] = set()  # written by others since their last sync read them
         self._status_suspended: set[int] = set()  # by their status
@@ -393,16 +393,3 @@ class JobController:
         self._done(job)
 
     # events share the bucket and are sent one after another
-
-    def _event(self) -> None:
-        """Queues an event; without a QPS limit events delay nothing and are skipped."""
-        if self._client.limited:
-            self._events += 1
-            if not self._sending:
-                self._send_event(None)
-
-    def _send_event(self, _: object) -> None:
-        self._sending = self._events > 0
-        if self._sending:
-            self._events -= 1
-            self._api.call(self._client, WRITE, self._send_event)
