@@ -80,7 +80,6 @@ MISTAKES = {
     "flavor group": (teams(R,more="flavors: {a: {nodes: fkae}}\n"), "s.yaml:5:22: unknown node group 'fkae' (did you mean 'fake'?)"),
     "flavor unknown": (teams("{red: {quota: {a10: {cpu: 2}}}}",more="flavors: {a100: {nodes: fake}}\n"), "s.yaml:4:29: unknown flavor 'a10' (did you mean 'a100'?)"),
     "flavor none": (teams("{red: {quota: {a10: {cpu: 2}}}}"), "s.yaml:4:29: unknown flavor 'a10' (add `flavors:` to the scenario, or write {cpu: 64})"),
-    "flavor which": (teams(R,more="flavors: {a: {nodes: fake}, b: {nodes: fake}}\n"), 's.yaml:4:23: of which flavor is this quota? (write {a: {cpu: …}, b: {cpu: …}}, in the order in which they are tried)'),
     "flavor mix": (teams("{red: {quota: {a: {cpu: 2}, cpu: 3}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:42: 'cpu' is not an amount per resource (write every flavor as {cpu: 64})"),
     "flavor amounts": (teams("{red: {quota: {a: {cpu: x}}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:33: 'x' is not a quantity (write it like 500m, 2, 50M or 256Gi)"),
     "flavor resource": (teams("{red: {quota: {a: {nvidia.com/gpu: 2}}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:28: a quota of nvidia.com/gpu, which no node of flavor 'a' has (known: pods, cpu, memory)"),
@@ -133,6 +132,7 @@ FINDINGS = {
     "a resource without quota": (teams(R, "queue: red, requests: {memory: 1Gi}"), "submit-1: queue 'red' has no quota of memory, which its workloads request: they are never admitted"),
     "larger than the quota": (teams(R, "queue: red, pods: 3, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 2 at most, and a workload of 3 pods needs 3: it is never admitted"),
     "larger than the borrowing limit": (teams("{red: {quota: {cpu: 2}, cohort: all, borrow: 1}, blue: {quota: {cpu: 2}, cohort: all}}", "queue: red, pods: 4, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 3 at most, and a workload of 4 pods needs 4: it is never admitted"),
+    "a flavor without quota": (teams(R, more="flavors: {a: {nodes: fake}, b: {nodes: fake}}\n").replace("{cpu: 2}", "{a: {cpu: 2}}"), "flavor 'b' has no quota in any queue"),
     "while borrowing with fair sharing": (teams(R, more="preemption: {reclaim: any, while-borrowing: lower-priority, fair-sharing: true}\n"), "set-up 'kueue': `while-borrowing` has no effect with fair sharing"),
 }  # fmt: skip
 

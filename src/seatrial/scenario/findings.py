@@ -84,6 +84,11 @@ def _quota_findings(trial: Trial) -> list[str]:
         for cohort, count in members.items()
         if count == 1 and cohort not in having
     ]
+    quotas = [*(queue.quotas for queue in fleet.queues), *(cohort.quotas for cohort in fleet.cohorts)]
+    used = {quota.flavor for own in quotas for quota in own}
+    found += [
+        f"flavor '{flavor.name}' has no quota in any queue" for flavor in fleet.flavors if flavor.name not in used
+    ]
     if fleet.preemption.fair_sharing and fleet.preemption.while_borrowing != NEVER:
         found.append(f"set-up '{trial.setup.name}': `while-borrowing` has no effect with fair sharing")
     for submit in trial.phases(Submit):

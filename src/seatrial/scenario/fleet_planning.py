@@ -42,6 +42,8 @@ class FleetPlanning:
         self.queues = tuple(
             self._queue(path, name, one) for path, name, one in self._entries("queues", QueueFields, fields.queues)
         )
+        if self.flavors and any("" in quotas for *_, quotas in self._written_quotas()):
+            self.flavors += (Flavor(""),)  # all nodes, whatever their flavor
         self._refuse_rings()
 
     def fleet(self, setup: str, own: PreemptionFields | None) -> Fleet:
@@ -60,7 +62,7 @@ class FleetPlanning:
                 remedy_for(flavor.nodes, nodes),
             )
             for flavor in self.flavors
-            if flavor.nodes not in nodes
+            if flavor.name and flavor.nodes not in nodes
         ]
         has = {flavor.name: [nodes[flavor.nodes]] for flavor in self.flavors if flavor.nodes in nodes}
         has[""] = list(nodes.values())

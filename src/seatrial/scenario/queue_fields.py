@@ -59,7 +59,7 @@ def queue_entry_name(value: Any) -> Any:
 
 
 def quota(value: Any, info: ValidationInfo) -> dict[str, dict[str, int]]:
-    """Flavor → resource → amount. A scenario without flavors, or with one, leaves the flavor out."""
+    """Flavor → resource → amount. Without flavors: of the only flavor, else of all nodes (the flavor "")."""
     if not isinstance(value, dict):
         raise wrong(f"{shown(value)} is not a quota", "write it like {cpu: 64, nvidia.com/gpu: 16}")
     if not value:
@@ -67,10 +67,7 @@ def quota(value: Any, info: ValidationInfo) -> dict[str, dict[str, int]]:
     flavors = _known(info, "flavor")
     nested = [key for key, amount in value.items() if isinstance(amount, dict)]
     if not nested:
-        if flavors is not None and len(flavors) > 1:
-            example = ", ".join(f"{flavor}: {{{next(iter(value))}: …}}" for flavor in flavors[:2])
-            raise wrong("of which flavor is this quota?", f"write {{{example}}}, in the order in which they are tried")
-        return {(flavors or [""])[0]: amounts(value)}
+        return {flavors[0] if flavors and len(flavors) == 1 else "": amounts(value)}
     found = [
         FieldMistake(key, f"'{key}' is not an amount per resource", "write every flavor as {cpu: 64}")
         for key in value
