@@ -40,9 +40,9 @@ MISTAKES = {
     "quota neg": (teams("{red: {quota: {cpu: -1}}}"), "s.yaml:4:29: '-1' is not a quantity (write it like 500m, 2, 50M or 256Gi)"),
     "quota no node": (teams("{red: {quota: {cpu: 2, nvidia.com/gpu: 1}}}"), 's.yaml:4:32: a quota of nvidia.com/gpu, which no node has (known: pods, cpu, memory)'),
     "quota typo": (teams("{red: {quota: {cpu: 2, memroy: 1Gi}}}"), "s.yaml:4:32: a quota of memroy, which no node has (did you mean 'memory'?)"),
-    "quota 0": (teams("{red: {quota: {cpu: 0}}}"), "s.yaml:4:23: queue 'red' has a quota of nothing and nobody to borrow from (write amounts above 0, or add a `cohort`)"),
-    "borrow without cohort": (teams("{red: {quota: {cpu: 2}, borrow: 3}}"), "s.yaml:4:33: 'borrow' without a cohort: there is nobody to borrow from (add `cohort:`, or remove `borrow`)"),
-    "lend without cohort": (teams("{red: {quota: {cpu: 2}, lend: any}}"), "s.yaml:4:33: 'lend' without a cohort: there is nobody to lend to (add `cohort:`, or remove `lend`)"),
+    "quota 0": (teams("{red: {quota: {cpu: 0}}}"), "s.yaml:4:23: queue 'red' has an empty quota and no cohort to borrow from (write amounts above 0, or add a `cohort`)"),
+    "borrow without cohort": (teams("{red: {quota: {cpu: 2}, borrow: 3}}"), "s.yaml:4:33: 'borrow' without a cohort: no queue to borrow from (add `cohort:`, or remove `borrow`)"),
+    "lend without cohort": (teams("{red: {quota: {cpu: 2}, lend: any}}"), "s.yaml:4:33: 'lend' without a cohort: no queue to lend to (add `cohort:`, or remove `lend`)"),
     "borrow word": (teams("{red: {quota: {cpu: 2}, cohort: a, borrow: all}}"), "s.yaml:4:52: 'all' is not a limit (write none, any, an amount, or {cpu: 32})"),
     "borrow neg": (teams("{red: {quota: {cpu: 2}, cohort: a, borrow: -3}}"), "s.yaml:4:52: '-3' is not a limit (write none, any, an amount, or {cpu: 32})"),
     "borrow true": (teams("{red: {quota: {cpu: 2}, cohort: a, borrow: true}}"), "s.yaml:4:52: 'true' is not a limit (write none, any, an amount, or {cpu: 32})"),
@@ -61,7 +61,7 @@ MISTAKES = {
     "ring": (teams(C,more="cohorts: {all: {parent: b}, b: {parent: c}, c: {parent: all}}\n"), "s.yaml:5:57: the parents of cohort 'all' make a ring: all → b → c → all (give one of them no parent)"),
     "ring self": (teams(C,more="cohorts: {all: {parent: all}}\n"), "s.yaml:5:25: the parents of cohort 'all' make a ring: all → all (give one of them no parent)"),
     "ring many": (teams(C,more='cohorts: {"k-${i}": {count: 2, parent: "k-${(i + 1) % 2}"}}\n'), "s.yaml:5:40: the parents of cohort 'k-0' make a ring: k-0 → k-1 → k-0 (give one of them no parent)"),
-    "cohort borrow no parent": (teams(C,more="cohorts: {all: {quota: {cpu: 1}, borrow: 3}}\n"), "s.yaml:5:34: 'borrow' without a parent: there is nobody to borrow from (add `parent:`, or remove `borrow`)"),
+    "cohort borrow no parent": (teams(C,more="cohorts: {all: {quota: {cpu: 1}, borrow: 3}}\n"), "s.yaml:5:34: 'borrow' without a parent: no queue to borrow from (add `parent:`, or remove `borrow`)"),
     "cohort lend no quota": (teams(C,more="cohorts: {all: {parent: x, lend: 3}}\n"), "s.yaml:5:28: 'lend' goes with 'quota' (add 'quota' or remove 'lend')"),
     "cohort quota no node": (teams(C,more="cohorts: {all: {quota: {nvidia.com/gpu: 1}}}\n"), 's.yaml:5:25: a quota of nvidia.com/gpu, which no node has (known: pods, cpu, memory)'),
     "cohort weight": (teams(C,more="cohorts: {all: {weight: 0}}\n"), "s.yaml:5:25: '0' cannot be a weight (write a number above 0, at most 1,000,000)"),
@@ -80,7 +80,6 @@ MISTAKES = {
     "flavor group": (teams(R,more="flavors: {a: {nodes: fkae}}\n"), "s.yaml:5:22: unknown node group 'fkae' (did you mean 'fake'?)"),
     "flavor unknown": (teams("{red: {quota: {a10: {cpu: 2}}}}",more="flavors: {a100: {nodes: fake}}\n"), "s.yaml:4:29: unknown flavor 'a10' (did you mean 'a100'?)"),
     "flavor none": (teams("{red: {quota: {a10: {cpu: 2}}}}"), "s.yaml:4:29: unknown flavor 'a10' (add `flavors:` to the scenario, or write {cpu: 64})"),
-    "flavor which": (teams(R,more="flavors: {a: {nodes: fake}, b: {nodes: fake}}\n"), 's.yaml:4:23: of which flavor is this quota? (write {a: {cpu: …}, b: {cpu: …}}, in the order in which they are tried)'),
     "flavor mix": (teams("{red: {quota: {a: {cpu: 2}, cpu: 3}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:42: 'cpu' is not an amount per resource (write every flavor as {cpu: 64})"),
     "flavor amounts": (teams("{red: {quota: {a: {cpu: x}}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:33: 'x' is not a quantity (write it like 500m, 2, 50M or 256Gi)"),
     "flavor resource": (teams("{red: {quota: {a: {nvidia.com/gpu: 2}}}}",more="flavors: {a: {nodes: fake}}\n"), "s.yaml:4:28: a quota of nvidia.com/gpu, which no node of flavor 'a' has (known: pods, cpu, memory)"),
@@ -129,10 +128,11 @@ def findings(text: str) -> list[str]:
 
 
 FINDINGS = {
-    "a lone queue in a cohort": (teams(C), "cohort 'all' has one queue and no quota of its own: there is nobody to borrow from"),
+    "a lone queue in a cohort": (teams(C), "cohort 'all' has one queue and no quota: the queue has nothing to borrow"),
     "a resource without quota": (teams(R, "queue: red, requests: {memory: 1Gi}"), "submit-1: queue 'red' has no quota of memory, which its workloads request: they are never admitted"),
     "larger than the quota": (teams(R, "queue: red, pods: 3, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 2 at most, and a workload of 3 pods needs 3: it is never admitted"),
     "larger than the borrowing limit": (teams("{red: {quota: {cpu: 2}, cohort: all, borrow: 1}, blue: {quota: {cpu: 2}, cohort: all}}", "queue: red, pods: 4, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 3 at most, and a workload of 4 pods needs 4: it is never admitted"),
+    "a flavor without quota": (teams(R, more="flavors: {a: {nodes: fake}, b: {nodes: fake}}\n").replace("{cpu: 2}", "{a: {cpu: 2}}"), "flavor 'b' has no quota in any queue"),
     "while borrowing with fair sharing": (teams(R, more="preemption: {reclaim: any, while-borrowing: lower-priority, fair-sharing: true}\n"), "set-up 'kueue': `while-borrowing` has no effect with fair sharing"),
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """What `queues`, `cohorts`, `flavors`, `priorities` and `preemption` become, and who gets which load."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import dataclasses
@@ -160,6 +162,34 @@ def test_a_quota_without_a_flavor_is_of_the_only_one() -> None:
     fleet = only(text[: text.index("  red:")] + "  red: {quota: {cpu: 1}}\n" + text[text.index("steps") :]).setup.fleet
     assert fleet.flavors == (Flavor("a100", "a"),)
     assert fleet.queues[0].quotas == (FlavorQuota("a100", {"cpu": 1000}),)
+
+
+DESIGN = """\
+name: design
+nodes:
+  - {name: gpu-a, count: 16, capacity: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 2}}
+  - {name: gpu-h, count: 16, capacity: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 2}}
+stacks: [kueue]
+flavors: {a100: {nodes: gpu-a}, h100: {nodes: gpu-h}}
+priorities: {batch: 50, urgent: 200}
+queues:
+  red:  {cohort: all, quota: {cpu: 64, nvidia.com/gpu: 16}, borrow: any, weight: 1}
+  blue: {cohort: all, quota: {cpu: 192, nvidia.com/gpu: 48}, borrow: 32, weight: 3}
+preemption: {within-queue: lower-priority, reclaim: any, fair-sharing: true}
+steps:
+  - - submit: {name: nightly, queue: red, class: long, priority: batch, count: 200, pods: {choice: {1: 0.7, 8: 0.3}}, duration: {lognormal: {median: 30m, sigma: 1.2}}, rate: 20/m}
+    - submit: {name: replay, queue: blue, count: 1, duration: 10m}
+  - wait: {for: completed, timeout: 2d}
+expect: ["wait_p99_s(queue=blue) <= 600", "share_error < 0.1", "preempted(class=long) <= 5"]
+"""
+
+
+def test_quotas_without_a_flavor_are_of_all_nodes_where_there_are_several() -> None:
+    """The example of the design, but for its trace."""
+    fleet = only(DESIGN).setup.fleet
+    assert [quota.flavor for queue in fleet.queues for quota in queue.quotas] == ["", ""]
+    assert fleet.flavors == (Flavor("a100", "gpu-a"), Flavor("h100", "gpu-h"), Flavor(""))
+    assert fleet.queues[1].quotas[0].borrow == {"cpu": 32_000, "nvidia.com/gpu": 32}
 
 
 def test_a_set_up_changes_single_rules_of_preemption() -> None:

@@ -19,7 +19,7 @@ from seatrial.clog.wording import amounts_of, doing, listing, only, quantities, 
 from seatrial.model.state import State, WorkloadState
 from seatrial.model.units import SECOND, format_duration
 
-# What is said of a workload, by the component that should act on it and does not.
+# Wording by the component that should act on a workload and does not.
 REFUSED = "pods refused"  # the Job controller says why it creates none
 _UNDONE = {
     QUEUE: "would fit, and the queue does not admit {it}",

@@ -115,9 +115,9 @@ def _request_time(percent: int, heading: str = "") -> Figure:
     )  # fmt: skip
 
 
-def _audit(name: str, audit: str, unit: str, about: str) -> Figure:
+def _audit(name: str, audit: str, unit: str, about: str, *needs: str) -> Figure:
     detail = f"Found by the audit `{audit}`; empty for a trial that was interrupted"
-    return Figure(name, COUNT, unit, about, detail, LESS, (AUDITS,), audit=audit)
+    return Figure(name, COUNT, unit, about, detail, LESS, (AUDITS, *needs), audit=audit)
 
 
 def _wait(name: str, about: str, heading: str = "") -> Figure:
@@ -275,6 +275,17 @@ _ENTRIES = (
     Figure("jain", RATIO, "", "Jain's index of what queues held in proportion to their fair share, while they competed",
            "1 if all got the same part of their fair share, 1/n if one of n got everything. See [fair share](#fair-share)", MORE,
            (COMPETED,), (), "Jain's index"),
+    _audit("audit_quota_exceeded", "quota exceeded", "queues",
+           "queues and cohorts that held more than their quota and what they may borrow", SHARED),
+    _audit("audit_kept_below", "kept below quota", "queues",
+           "queues that did not get their own quota for 30 s or longer while others borrowed", SHARED),
+    _audit("audit_inverted", "priority inversion", "workloads",
+           "workloads that waited while a lower priority of the same queue got a place", SHARED),
+    _audit("audit_freed_nothing", "freed nothing", "evictions",
+           "evictions for a workload that did not get its place within a minute", SHARED),
+    _audit("audit_evicted_again", "evicted again", "workloads", "workloads that were evicted three times or more", SHARED),
+    _audit("audit_starved", "starvation", "workloads",
+           "workloads that waited ten minutes and ten times as long as most while ten later ones got a place", SHARED),
 )  # fmt: skip
 
 FIGURES = {figure.name: figure for figure in _ENTRIES}

@@ -178,7 +178,7 @@ class RunningTrial(Protocol):
         """Ends the trial as timed out, or notes it. `of_workloads`: the reason why workloads are unfinished is added."""
 
     def waiting(self, done: asyncio.Future[str], go_on: bool) -> AbstractContextManager[None]:
-        """While workloads are waited for: a clog ends the trial unless all waits go on, else `done` gets the reason."""
+        """Context of a wait for workloads: a clog ends the trial, or if all waits continue, `done` gets the reason."""
 
 
 class Cluster(Protocol):

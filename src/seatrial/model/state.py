@@ -44,6 +44,7 @@ class WorkloadState:
     finished: int = 0
     said: str = ""  # why it waits, in the words of its queue or scheduler
     due: int = 0  # ns: when its running pods should end
+    queue: str = ""  # of the fleet; empty where it has none
 
     @property
     def runs(self) -> bool:

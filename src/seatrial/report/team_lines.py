@@ -20,8 +20,10 @@ from seatrial.report.text_tables import Column, decimals_for, print_columns, pri
 
 SHOWN = 12  # members of a set-up on a terminal; the tables have all
 # Figures of a line: those of queues that classes lack are left out for classes, and so is what nobody has.
-ON_TERMINAL = ("wait_p50_s", "wait_p99_s", "wait_max_s", "p50_s", "used_s", "used_gpu_s", "borrowed_s", "lent_s", "borrowed_gpu_s",
-               "lent_gpu_s", "share", "fair_share", "share_error", "evicted", "work_lost_s", "work_lost_gpu_s")  # fmt: skip
+ON_TERMINAL = (
+    "wait_p50_s", "wait_p99_s", "wait_max_s", "p50_s", "evicted", "work_lost_s", "work_lost_gpu_s", "used_s", "used_gpu_s",
+    "borrowed_s", "lent_s", "borrowed_gpu_s", "lent_gpu_s", "share", "fair_share", "share_error",
+)  # fmt: skip
 _HEADINGS = {
     "wait_p50_s": "wait\np50", "wait_p99_s": "wait\np99", "wait_max_s": "wait\nmax", "p50_s": "turnaround\np50",
     "used_s": "used\ncore-s", "used_gpu_s": "used\nGPU-s", "borrowed_s": "borrowed\ncore-s", "lent_s": "lent\ncore-s",

@@ -214,7 +214,7 @@ def check_value(node: ast.expr) -> None:
 
 
 def check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
-    """Raises for `outcome == "cloged"`: it would never hold, and nobody would see why."""
+    """Raises for `outcome == "cloged"`: it would never hold, silently."""
     for node in ast.walk(tree):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         for name in (side.id for side in sides if isinstance(side, ast.Name) and side.id in texts):

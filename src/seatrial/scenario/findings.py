@@ -80,9 +80,14 @@ def _quota_findings(trial: Trial) -> list[str]:
     members.update(cohort.parent for cohort in fleet.cohorts if cohort.parent)
     having = {cohort.name for cohort in fleet.cohorts if cohort.quotas or cohort.parent}
     found = [
-        f"cohort '{cohort}' has one queue and no quota of its own: there is nobody to borrow from"
+        f"cohort '{cohort}' has one queue and no quota: the queue has nothing to borrow"
         for cohort, count in members.items()
         if count == 1 and cohort not in having
+    ]
+    quotas = [*(queue.quotas for queue in fleet.queues), *(cohort.quotas for cohort in fleet.cohorts)]
+    used = {quota.flavor for own in quotas for quota in own}
+    found += [
+        f"flavor '{flavor.name}' has no quota in any queue" for flavor in fleet.flavors if flavor.name not in used
     ]
     if fleet.preemption.fair_sharing and fleet.preemption.while_borrowing != NEVER:
         found.append(f"set-up '{trial.setup.name}': `while-borrowing` has no effect with fair sharing")

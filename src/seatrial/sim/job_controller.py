@@ -135,7 +135,7 @@ class JobController:
         if now >= ends[job] and self._completions[job]:
             ends[job] = now + POD_EVENTS_BATCHED
         if self._refusals and job in self._refusals and self._completions[job]:
-            self._plan_sync(job)
+            self._plan_sync(job, now, ends[job])
 
     def pod_ready(self, job: int) -> None:
         """A pod is ready."""
@@ -158,16 +158,17 @@ class JobController:
             self._sync_batched(job)
 
     def _sync_batched(self, job: int) -> None:
-        self.pod_changed(job)
-        self._plan_sync(job)
+        now, when = self._kernel.now, self._batch_ends[job]
+        if now >= when:
+            self._batch_ends[job] = when = now + POD_EVENTS_BATCHED
+        self._plan_sync(job, now, when)
 
-    def _plan_sync(self, job: int) -> None:
-        when = self._batch_ends[job]
-        if self._retry_at.get(job, when) > when:
+    def _plan_sync(self, job: int, now: int, when: int) -> None:
+        if self._retry_at and self._retry_at.get(job, when) > when:
             del self._retry_at[job]  # a key is in the work queue once, at the earliest of its times
         if self._sync_planned[job] != when:
             self._sync_planned[job] = when
-            self._kernel.after(when - self._kernel.now, self._enqueue, job)
+            self._kernel.after(when - now, self._enqueue, job)
 
     # the work queue
 
@@ -176,22 +177,29 @@ class JobController:
         if state == _SYNCING:
             self._state[job] = _SYNCING_AGAIN
         elif state == _IDLE:
+            if self._idle_workers and not self._queue and not self._taking:
+                self._start(job)
+                if self._queue:
+                    self._take()
+                return
             self._state[job] = _QUEUED
             self._queue.append(job)
             if self._idle_workers:
                 self._take()
 
-    def _take(self) -> None:
-        """Starts syncs; a sync without a request ends at once, and the flag keeps the next from running inside it."""
-        if self._taking:
-            return
+    def _start(self, job: int) -> None:
+        """A free worker takes the Job. A sync without a request ends at once; the flag keeps the next from running inside it."""
         self._taking = True
-        while self._idle_workers and self._queue:
-            job = self._queue.popleft()
-            self._idle_workers -= 1
-            self._state[job] = _SYNCING
-            self._sync(job)
+        self._idle_workers -= 1
+        self._state[job] = _SYNCING
+        self._sync(job)
         self._taking = False
+
+    def _take(self) -> None:
+        """Starts syncs of Jobs that wait, unless one is being started."""
+        if not self._taking:
+            while self._idle_workers and self._queue:
+                self._start(self._queue.popleft())
 
     def _done(self, job: int) -> None:
         again = self._state[job] == _SYNCING_AGAIN
@@ -201,7 +209,8 @@ class JobController:
             self._forget(job)
         elif again or (self._missing[job] and job not in self._suspended and job not in self._held_back):
             self._enqueue(job)
-        self._take()
+        if self._queue:
+            self._take()
 
     def _forget(self, job: int) -> None:
         self._state[job] = _GONE

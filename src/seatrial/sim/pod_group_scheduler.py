@@ -88,7 +88,7 @@ class GroupScheduler(Scheduler):
 
     # pods are added and removed
 
-    def add(self, pod: int) -> None:
+    def add(self, pod: int, alone: bool = False) -> None:  # noqa: ARG002
         job = self._pods.job[pod]
         need = self.needs(job)
         if not need:

@@ -273,7 +273,7 @@ class Sim:
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, recorded, self._pods_created)
         if not self.gated(pod):
-            self.scheduler.add(pod)
+            self.scheduler.add(pod, alone=True)
 
     def add_pod(self, owner: int, shape: PodShape) -> int:
         """Adds a pod of a created object: it competes with all others for nodes, and `owners` hears of it instead of the ledger."""

@@ -11,7 +11,7 @@ PORTS = range(61000, 65500)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     while True:
         port = SystemRandom().choice(PORTS)
         with socket.socket() as probe:

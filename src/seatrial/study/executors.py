@@ -94,7 +94,7 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Pool:
-    """So many trials side by side, each in a process of its own."""
+    """A pool: parallel trials, each in its own process."""
 
     jobs: int
 

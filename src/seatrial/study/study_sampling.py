@@ -142,7 +142,7 @@ def _recall(sampler: Sampler, seen: Lifecycle) -> None:
 
 
 def finish(directory: Path) -> None:
-    """Updates trial.json, and seals segments that nobody writes any more."""
+    """Updates trial.json, and seals segments without a writer."""
     trial = TrialRecord.open(directory)
     bounds = _bounds(trial)
     document = {**trial.document, "sources": bounds}

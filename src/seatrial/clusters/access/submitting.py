@@ -53,7 +53,7 @@ class SubmitMethod(Protocol):
     """A way to submit."""
 
     async def send(self, workload: Workload, manifests: Sequence[Manifest]) -> SubmitAnswer:
-        """Raises `Lost` or `Unreachable` if nobody knows whether the workload was taken."""
+        """Raises `Lost` or `Unreachable` if it is unknown whether the server created the workload."""
 
 
 class SubmitByApi:

@@ -1,4 +1,4 @@
-"""A trial on somebody else's cluster: see the package for the rules."""
+"""A trial on an attached cluster: see the package for the rules."""
 
 from __future__ import annotations
 

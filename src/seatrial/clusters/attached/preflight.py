@@ -123,7 +123,7 @@ LIMITED = (
 
 @dataclass(frozen=True, slots=True)
 class ForeignKwok:
-    """A KWOK of somebody else's. `ours_too`: it would play our nodes as well."""
+    """A KWOK that is not ours. `ours_too`: it would play our nodes as well."""
 
     place: str
     ours_too: bool

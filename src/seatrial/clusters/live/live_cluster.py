@@ -64,7 +64,7 @@ class Placement:
     requests: Callable[[Requests], Requests] = _as_written
     nodes: Callable[[NodeChange], NodeChange] = _as_written
     group: Callable[[str], str] = _as_written  # name of a node group → what the scenario calls it
-    preempts: bool = True  # pods of a higher priority evict others: not where these may be somebody else's
+    preempts: bool = True  # pods of a higher priority evict others: not where these may belong to other users
 
 
 class LiveCluster:

@@ -146,12 +146,12 @@ class Session:
         self.tasks.clear()
 
     def break_off(self, why: str) -> None:
-        """The trial cannot go on."""
+        """The trial cannot continue."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_result(why)
 
     async def broken(self) -> str:
-        """Returns only if the trial cannot go on, with the reason."""
+        """Returns only if the trial cannot continue, with the reason."""
         assert self._broken is not None
         return await self._broken
 

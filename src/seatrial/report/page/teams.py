@@ -30,6 +30,7 @@ PANELS = 12
 ROWS = 40  # workloads in the picture of evictions
 QUANTILES = 100
 MEMBERS = 60  # of a set-up in a table
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 _UNITS = {"cpu": (1000, "cores"), "memory": (2**30, "GiB")}
 
 
@@ -61,7 +62,7 @@ def _table(group: str, lines: Sequence[TeamLine]) -> Html:
     params = [Heading("with", number=False)] if any(line.params for line in shown) else []
     heads = [
         Heading("set-up", number=False), *params, Heading(group, number=False), Heading("completed"),
-        *(Heading(heading(name).strip().replace("\n", " "), about=FIGURES[name].about) for name in names),
+        *(Heading(heading(name).strip().replace("\n", " ").replace("-", _HYPHEN), about=FIGURES[name].about) for name in names),
     ]  # fmt: skip
     columns = {name: cells_of(name, [line.means.get(name) for line in shown], "–") for name in names}
     rows = []

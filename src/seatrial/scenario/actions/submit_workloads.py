@@ -80,7 +80,7 @@ class SubmitFields(Fields):
         None, alias="class", description="What figures are grouped by; the phase's name if not given."
     )
     checkpoint: LastingDuration | None = Field(
-        None, description="How often a workload saves its work: after an eviction it goes on from there."
+        None, description="Interval of checkpoints: after an eviction the workload continues from the last one."
     )
     spread: Flag = Field(False, description="true: pods of a workload prefer different nodes.")
     rate: Rate | None = Field(

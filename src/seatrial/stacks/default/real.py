@@ -37,7 +37,7 @@ class DefaultReal(RealSide):
     ) -> Sequence[Manifest]:  # fmt: skip
         """PriorityClasses. They are cluster-wide, so they are named after the study and carry its label.
 
-        Without `preempt` pods are scheduled first but evict nobody: on existing nodes pods may be somebody else's.
+        Without `preempt` pods are scheduled first but evict no others: on existing nodes pods may belong to other users.
         """
         policy = {"preemptionPolicy": "PreemptLowerPriority" if preempt else "Never"}
         return job_objects.priority_classes(PRIORITY_CLASSES, values, labels, policy)

@@ -65,13 +65,14 @@ function drawUsage(plot, panel, names, end, most) {
 function panelsOf(plot, data, names, drawOne) {
   const box = el('div', { class: data.panels.length > 1 ? 'multiples wide' : '' });
   plot.replaceChildren(swatches(names), box);
-  for (const panel of data.panels) {
-    const cell = el('div'), inner = el('div');
+  const inner = data.panels.map((panel) => {
+    const cell = el('div'), plain = el('div');
     if (panel.title) cell.append(el('h4', {}, panel.title));
-    cell.append(inner);
+    cell.append(plain);
     box.append(cell);
-    drawOne(inner, panel);
-  }
+    return plain;
+  });
+  data.panels.forEach((panel, n) => drawOne(inner[n], panel));  // once all are there: a panel alone would be as wide as the page
 }
 
 charts.usage = (figure, data) => {
