@@ -52,6 +52,16 @@ def test_on_a_kubeconfig_it_runs() -> None:
     assert len(check(expand(from_text(BOTH, "s.yaml"), on="kubeconfig", stacks=STACKS)).trials) == 2
 
 
+@pytest.mark.parametrize(
+    ("field", "why"), [("gang: true", "no application does that"), ("checkpoint: 1s", "saves one")]
+)
+def test_what_seatrial_plays_on_fake_nodes_is_left_out_on_existing_ones(field: str, why: str) -> None:
+    text = BOTH.replace("submit: {", f"submit: {{{field}, ")
+    checked = check(expand(from_text(text, "s.yaml"), on="kubeconfig", stacks=STACKS))
+    assert [trial.setup.name for trial in checked.trials] == ["fake"]
+    assert why in checked.skipped[0]
+
+
 WRONG = {
     "selector": ("nodes: {existing: 'a b'}", STEPS, "s.yaml:2:19: 'a b' is not a label selector (write it like"),
     "empty": ("nodes: {existing: ''}", STEPS, "s.yaml:2:19: an empty selector means every node (write labels"),

@@ -104,7 +104,7 @@ def test_gangs_that_share_a_quota_block_each_other_and_the_diagnosis_quotes_the_
     fleet = Fleet((queue("red", 2_000),))
     ran = run(trial(*to_the_end(jobs("a", "red", 2, 1_000, 10, pods=2, gang=True)), fleet=fleet), tmp_path)
     assert ran.ending.outcome == "clogged"
-    said = "queue red: exceeded quota: queue, requested: requests.cpu=1, used: requests.cpu=2, limited: requests.cpu=2"
+    said = "waits for the quota of queue red: requested: requests.cpu=1, used: requests.cpu=2, limited: requests.cpu=2"
     assert said in ran.ending.detail
 
 

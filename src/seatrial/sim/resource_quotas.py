@@ -22,7 +22,6 @@ from seatrial.model.units import MILLISECOND, format_quantity
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 from seatrial.sim.kernel import Kernel
 
-NAME = "queue"  # of the ResourceQuota in each queue's namespace, as on real clusters
 WORKERS = 5  # --concurrent-resource-quota-syncs
 CONFLICT_RETRY, CONFLICT_RETRIES = 5 * MILLISECOND, 10  # ItemExponentialFailureRateLimiter; where we stop doubling
 # The status write that admission waits for, inside the server: a third of what a client sees of a write. Not from a source.
@@ -137,12 +136,13 @@ class ResourceQuotas:
 
 
 def _refusal(queue: str, over: Sequence[str], asked: _Usage, quota: _Quota) -> str:
-    """As the server says it (CheckRequest: the exceeded resources only), after the queue's name."""
+    """As on real clusters (`clusters.live.watches.refusal`): the queue, then what the server says (CheckRequest: the exceeded
+    resources only)."""
     said = ", ".join(
         f"{word}: " + ",".join(f"{_limited(name)}={format_quantity(amounts[name], name)}" for name in over)
         for word, amounts in (("requested", asked), ("used", quota.used), ("limited", quota.limits))
     )
-    return f"queue {queue}: exceeded quota: {NAME}, {said}"
+    return f"waits for the quota of queue {queue}: {said}"
 
 
 def _limited(resource: str) -> str:

@@ -145,10 +145,13 @@ def _brings_parts(trial: Trial) -> str | None:
 
 
 def _lacks_the_application(trial: Trial) -> str | None:
-    """On fake nodes seatrial plays the application of a gang; on real nodes the containers would have to be that application."""
+    """On fake nodes seatrial plays the application of a gang or with checkpoints; on real nodes the containers would have to be
+    that application."""
     existing = any(group.existing for group in trial.node_groups())
     if existing and any(submit.gang for submit in trial.phases(Submit)):
         return "its pods wait for each other (gang), and on existing nodes no application does that"
+    if existing and any(submit.checkpoint for submit in trial.phases(Submit)):
+        return "its workloads continue at a checkpoint, and on existing nodes no application saves one"
     return None
 
 
