@@ -169,8 +169,9 @@ class SimCluster:
                 self._sim.delete(number)
 
     def state(self) -> State:
-        quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
-        return dataclasses.replace(self._sim.view.state(), quota=quota)
+        fleet = self._trial.setup.fleet
+        quota = None if fleet.queues else self._stack.quota(self._trial.setup.settings, self._sim.capacity())
+        return dataclasses.replace(self._sim.view.state(), quota=quota, fleet=fleet)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         return self._sim.view.holders()

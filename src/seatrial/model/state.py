@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from seatrial.model.fleet import Fleet
 from seatrial.model.plan import Amounts, PodShape, Taint
 
 
@@ -68,3 +69,4 @@ class State:
     troubles: tuple[str, ...] = ()  # problems that components report, in their words
     queued: bool = False  # the stack has a queue, and `admitted` is its decision
     dead: tuple[str, ...] = ()  # components that should run and do not
+    fleet: Fleet = field(default_factory=Fleet)  # with queues, quotas are theirs and `quota` is None

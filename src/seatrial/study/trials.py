@@ -245,8 +245,10 @@ def _write_snapshots(directory: Path, ending: StepsResult) -> None:
 
 
 def _snapshot(state: State) -> Any:
-    """As JSON; workloads say their queue only where there are queues."""
+    """As JSON; queues are there only where a fleet has them."""
     found = to_json(state)
+    if not state.fleet.queues:
+        del found["fleet"]
     for workload in found["workloads"]:
         if not workload["queue"]:
             del workload["queue"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from seatrial.clusters.access.applying import make_namespaces
@@ -175,8 +175,9 @@ class LiveCluster:
 
     def state(self) -> State:
         session, nodes = self._session, self._nodes
-        quota = session.stack.quota(session.trial.setup.settings, nodes.capacity())
-        return state_of(
+        fleet = session.trial.setup.fleet
+        quota = None if fleet.queues else session.stack.quota(session.trial.setup.settings, nodes.capacity())
+        state = state_of(
             self.now(),
             session.observer,
             self._submitter.workloads,
@@ -185,6 +186,7 @@ class LiveCluster:
             quota,
             self._dead(),
         )
+        return replace(state, fleet=fleet)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         workloads = self.state().workloads
