@@ -226,10 +226,8 @@ class JobController:
         self._state[job] = _GONE
         for column in self._columns:
             column[job] = 0
-        self._suspended.discard(job)
-        self._status_suspended.discard(job)
-        self._overtaken.discard(job)
-        self._held_back.discard(job)
+        for jobs in (self._suspended, self._status_suspended, self._overtaken, self._held_back):
+            jobs.discard(job)
         for by_job in (self._refusals, self._retry_at, self._ready_seen):
             by_job.pop(job, None)
 
@@ -294,14 +292,13 @@ class JobController:
     def _write_suspended(self, job: int) -> None:
         if job in self._status_suspended or not self._completions[job]:
             self._done(job)
-            return
-        self._api.call(self._client, WRITE, self._suspended_written, job)
+        else:
+            self._api.call(self._client, WRITE, self._suspended_written, job)
 
     def _suspended_written(self, job: int) -> None:
         """After a conflict the whole sync is repeated: after the backoff, which is as long as a batch of pod events."""
         if job in self._overtaken or not self._completions[job]:
-            self._retry_at[job] = when = self._kernel.now + API_BACKOFF_FIRST
-            self._kernel.at(when, self._retry, (job, when))
+            self._try_again(job, self._kernel.now + API_BACKOFF_FIRST)
             self._done(job)
             return
         self._status_suspended.add(job)
@@ -354,14 +351,17 @@ class JobController:
         self._held_back.add(job)
         when = now + min(API_BACKOFF_FIRST << min(failures, _DOUBLINGS), API_BACKOFF_MOST)
         if not now < self._sync_planned[job] <= when:
-            self._retry_at[job] = when
-            self._kernel.at(when, self._retry, (job, when))
+            self._try_again(job, when)
         ready = self._ready_seen.pop(job, 0)  # pods that became ready since are for the next sync
         if created or not failures or ready != self._status_ready[job]:
             self._write_status(job)
             self._status_ready[job] = ready
         else:
             self._done(job)
+
+    def _try_again(self, job: int, when: int) -> None:
+        self._retry_at[job] = when
+        self._kernel.at(when, self._retry, (job, when))
 
     def _retry(self, what: tuple[int, int]) -> None:
         job, when = what
@@ -400,5 +400,3 @@ class JobController:
             self._event()
             self._completed(job)
         self._done(job)
-
-    # events share the bucket and are sent one after another
