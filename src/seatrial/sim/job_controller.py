@@ -298,7 +298,8 @@ class JobController:
     def _suspended_written(self, job: int) -> None:
         """After a conflict the whole sync is repeated: after the backoff, which is as long as a batch of pod events."""
         if job in self._overtaken or not self._completions[job]:
-            self._try_again(job, self._kernel.now + API_BACKOFF_FIRST)
+            self._retry_at[job] = when = self._kernel.now + API_BACKOFF_FIRST
+            self._kernel.at(when, self._retry, (job, when))
             self._done(job)
             return
         self._status_suspended.add(job)
@@ -351,17 +352,14 @@ class JobController:
         self._held_back.add(job)
         when = now + min(API_BACKOFF_FIRST << min(failures, _DOUBLINGS), API_BACKOFF_MOST)
         if not now < self._sync_planned[job] <= when:
-            self._try_again(job, when)
+            self._retry_at[job] = when
+            self._kernel.at(when, self._retry, (job, when))
         ready = self._ready_seen.pop(job, 0)  # pods that became ready since are for the next sync
         if created or not failures or ready != self._status_ready[job]:
             self._write_status(job)
             self._status_ready[job] = ready
         else:
             self._done(job)
-
-    def _try_again(self, job: int, when: int) -> None:
-        self._retry_at[job] = when
-        self._kernel.at(when, self._retry, (job, when))
 
     def _retry(self, what: tuple[int, int]) -> None:
         job, when = what
