@@ -87,7 +87,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
-        self._places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
+        self.places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
         self._over = bytearray()  # per workload
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = JobController(
@@ -107,6 +107,9 @@ class Sim:
         self._barrier = Barrier()
         self._checkpoints = Checkpoints()
         self.pod_priorities = True  # false: a stack's queue has the priorities, and pods have none
+        self.pod_shapes: dict[
+            int, PodShape
+        ] = {}  # workload → shape of its pods where a queue adds to it: a node selector
         self._without_priority: dict[int, PodShape] = {}
         self._terminating: set[int] = set()  # deleted by kube-scheduler, and not gone yet
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
@@ -137,7 +140,7 @@ class Sim:
         )  # fmt: skip
         self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
-        made.preemption.delete, made.preemption.evicted = self._delete_victim, self._places.preempted
+        made.preemption.delete, made.preemption.evicted = self._delete_victim, self.places.preempted
         return made
 
     # nodes
@@ -163,7 +166,7 @@ class Sim:
     def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
-        self._places.node_gone(lost, node)
+        self.places.node_gone(lost, node)
         for pod in lost:
             self._lose(pod)
         for call in self.when_nodes_change:
@@ -251,7 +254,7 @@ class Sim:
         workload = self.workloads[job]
         siblings = self._job_pods.setdefault(job, [])
         recorded = self.ledger.pod(job, f"{workload.name}-{len(siblings)}")
-        shape = workload.shape if self.pod_priorities else self._plain(workload.shape)
+        shape = self.pod_shapes.get(job) or (workload.shape if self.pod_priorities else self._plain(workload.shape))
         pod = self.pods.add(job, shape, recorded)
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, recorded, self._pods_created)
@@ -278,7 +281,7 @@ class Sim:
             self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._scheduled, node)
             self.jobs.pod_changed(self.pods.job[pod])
             if self.ledger.evicted:
-                self._places.bound(self.pods.job[pod])
+                self.places.bound(self.pods.job[pod])
         elif not self.owners.scheduled(pod):
             return
         if group.kubelet:
