@@ -162,7 +162,7 @@ class KueueModel:
         entry.finished = True
         self._sim.reach(entry.number, RELEASED)
         self._events.of(entry)
-        self._publish(entry, self._scheduler.release)
+        self._publish(entry, self._scheduler.finish)
 
     def _remove_finalizer(self, entry: Entry) -> Goroutine:
         if entry.finalizer:
@@ -206,10 +206,10 @@ class KueueModel:
 
     def _preempted(self, entry: Entry, by: QuotaClaim, reason: str) -> None:
         """The Workload is marked as evicted. Its place in the queue is that of its creation."""
-        if entry.evicted:
-            return
         if not entry.admitted:  # the write of the admission is still on its way, and this one has it too
             self._admitted_by_eviction(entry)
+        elif entry.evicted:
+            return
         entry.evicted, entry.timed_out = True, False
         entry.claim.created = entry.created
         name = self._sim.workloads[by.number].name

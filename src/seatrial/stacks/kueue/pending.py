@@ -178,8 +178,6 @@ class Inadmissible:
 
     def renew(self) -> None:
         """All can be taken again."""
-        if self._untried == len(self._at):
-            return
         self._scan, self._untried = 0, len(self._at)
         self._tried = dict.fromkeys(self._members, 0)
 
@@ -229,14 +227,21 @@ class Inadmissible:
         self._at[members[one]], self._at[members[other]] = (key, one), (key, other)
 
 
-class Pending:
-    """The pending workloads of one ClusterQueue. `strict` is StrictFIFO."""
+@dataclass(slots=True)
+class Freed:
+    """How often something was freed in a tree of cohorts."""
 
-    def __init__(self, strict: bool, random: Random) -> None:
-        self._strict = strict
+    times: int = 0
+
+
+class Pending:
+    """The pending workloads of one ClusterQueue. `strict` is StrictFIFO; `freed` is shared by the queues of a tree."""
+
+    def __init__(self, strict: bool, random: Random, freed: Freed) -> None:
+        self._strict, self._freed = strict, freed
         self._heap = GoHeap()
         self._inadmissible = Inadmissible(random)  # or moved back into the heap
-        self._moved = False  # inadmissible ones were moved since the last pop
+        self._popped_at = 0  # how often something had been freed then
         self._sticky = -1  # the workload that waits for its victims
 
     def __len__(self) -> int:
@@ -260,7 +265,7 @@ class Pending:
 
     def pop(self) -> int:
         """The head. Of equal keys, those in the heap came last and go first."""
-        self._moved = False
+        self._popped_at = self._freed.times
         sticky = self._sticky
         if sticky >= 0 and (sticky in self._heap or self._inadmissible.can_take(sticky)):
             self._take_out(sticky)
@@ -274,16 +279,19 @@ class Pending:
         """The workload could not be admitted. `at_once`: it is tried again in the next cycle."""
         if waits_for_victims and not self._strict:
             self._sticky = number
-        if self._strict or self._moved or at_once:
+        if self._strict or at_once or self._freed.times > self._popped_at:
             self._heap.push(key, number)
         else:
             self._inadmissible.add(number, key)
 
-    def move(self) -> bool:
-        """Something was freed: inadmissible workloads may be tried again. Returns whether there are any."""
-        self._moved = True
+    @property
+    def is_aside(self) -> bool:
+        """Whether workloads wait until something is freed."""
+        return len(self._inadmissible) > self._inadmissible.untried
+
+    def move(self) -> None:
+        """Something was freed: inadmissible workloads may be tried again."""
         self._inadmissible.renew()
-        return len(self._inadmissible) > 0
 
     def remove(self, number: int) -> None:
         """The workload waits no longer, if it did."""

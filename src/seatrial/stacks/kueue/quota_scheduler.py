@@ -27,9 +27,9 @@ from seatrial.stacks.kueue import quota
 from seatrial.stacks.kueue.admission_cycle import ADMITTED, PREEMPTS, WAITS, Head, decide
 from seatrial.stacks.kueue.api_writes import Events, Writer
 from seatrial.stacks.kueue.flavor_nodes import FlavorNodes
-from seatrial.stacks.kueue.pending import Entry, Pending
+from seatrial.stacks.kueue.pending import Entry, Freed, Pending
 from seatrial.stacks.kueue.quota_preemption import Victim
-from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaNode, QuotaTree
+from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaTree
 from seatrial.stacks.kueue.topology import Topology
 
 SLOW_FIRST, SLOW_MOST = 1 * MILLISECOND, 100 * MILLISECOND  # initialBackoff, maxBackoff
@@ -65,22 +65,21 @@ class QuotaScheduler:
         self.nodes = FlavorNodes(sim)
         strict = settings["strategy"] == "StrictFIFO"
         random = sim.stream("kueue")
-        self._pending = {name: Pending(strict, random) for name in self.tree.queues}
+        self._freed = {queue.root.name: Freed() for queue in self.tree.queues.values()}
+        self._aside: dict[str, dict[str, Pending]] = {
+            root: {} for root in self._freed
+        }  # queues with workloads set aside
+        self._pending = {
+            name: Pending(strict, random, self._freed[queue.root.name]) for name, queue in self.tree.queues.items()
+        }
         self._shuffle = sim.stream("kueue-heads").shuffle
         self._with_heads: dict[str, None] = {}  # queues that have something to pop
-        self._trees: dict[QuotaNode, list[str]] = {}  # root → its queues
-        self._group()
         self._held: dict[int, QuotaClaim] = {}  # workloads in Kueue's cache
         self._not_ready: set[int] = set()
         self._heads, self._all_ready = GoCond(processes), GoCond(processes)
         if self._follows_nodes:
             sim.when_nodes_change.append(self._resize)
         processes.start(self._loop())
-
-    def _group(self) -> None:
-        self._trees = {}
-        for name, queue in self.tree.queues.items():
-            self._trees.setdefault(queue.root, []).append(name)
 
     # called by the controllers
 
@@ -93,7 +92,6 @@ class QuotaScheduler:
     def _resize(self) -> None:
         """Without queues in the scenario, the quota of the only ClusterQueue follows the nodes."""
         self.tree = QuotaTree(_only_queue(quota(self._settings, self._sim.capacity())))
-        self._group()
         for claim in self._held.values():
             self._price(claim, claim.flavors)
             self.tree.queues[ONLY].hold(claim)
@@ -127,6 +125,11 @@ class QuotaScheduler:
         if self.topology:
             self.topology.release(entry.number)
         self._move(entry.claim.queue.name)
+
+    def finish(self, entry: Entry) -> None:
+        """The workload is over, wherever it is: its Job may complete after an eviction, before it was suspended."""
+        self._pending[entry.claim.queue.name].remove(entry.number)
+        self.release(entry)
 
     def requeue(self, entry: Entry) -> None:
         """The workload was evicted and has no quota any more: it waits again at once."""
@@ -165,12 +168,14 @@ class QuotaScheduler:
 
     def _move(self, name: str) -> None:
         """Something of the queue is free again: all that wait in its tree are tried again."""
-        moved = False
-        for other in self._trees[self.tree.queues[name].root]:
-            if self._pending[other].move():
+        root = self.tree.queues[name].root.name
+        self._freed[root].times += 1
+        aside = self._aside[root]
+        if aside:
+            for other, pending in aside.items():
+                pending.move()
                 self._with_heads[other] = None
-                moved = True
-        if moved:
+            aside.clear()
             self._heads.wake()
 
     def _price(self, claim: QuotaClaim, flavors: Mapping[str, str]) -> None:
@@ -192,9 +197,11 @@ class QuotaScheduler:
             slow = min(2 * slow, SLOW_MOST)
             while not (entries := self._pop()):
                 yield self._heads.wait()
+            heads = [] if self._follows_nodes else self._decide(entries)
             yield CYCLE + PER_HEAD * (len(entries) - 1)
-            entries = [entry for entry in entries if not entry.deleted and entry.number not in self._held]
-            if entries and not (yield from self._cycle(entries)):
+            if self._follows_nodes:  # figures without queues are published: there the check is at the end of a cycle
+                heads = self._decide(entries)
+            if heads and not (yield from self._play(heads)):
                 slow = slow or SLOW_FIRST
             else:
                 slow = 0
@@ -215,11 +222,14 @@ class QuotaScheduler:
             self._shuffle(numbers)
         return [self._entries[number] for number in numbers]
 
-    def _cycle(self, entries: Sequence[Entry]) -> Goroutine:
-        """Returns whether a workload was admitted."""
-        for entry in entries:
-            entry.claim.queue = self.tree.queues[entry.claim.queue.name]
-        heads = decide(self.tree, [entry.claim for entry in entries], self.nodes.closed)
+    def _decide(self, entries: Sequence[Entry]) -> list[Head]:
+        claims = [entry.claim for entry in entries if not entry.deleted and entry.number not in self._held]
+        for claim in claims:
+            claim.queue = self.tree.queues[claim.queue.name]
+        return decide(self.tree, claims, self.nodes.closed)
+
+    def _play(self, heads: Sequence[Head]) -> Goroutine:
+        """Does what was decided; returns whether a workload was admitted."""
         assumed: set[int] = set()
         for head in heads:
             if head.outcome == PREEMPTS:
@@ -253,6 +263,8 @@ class QuotaScheduler:
         pending.put_back(entry.number, entry.key, head.is_requeued_at_once, head.outcome == PREEMPTS)
         if pending.heads:
             self._with_heads[name] = None
+        if pending.is_aside:
+            self._aside[head.claim.queue.root.name][name] = pending
         yield from self._say(entry, head.message)
         self._events.of(entry)
 
@@ -288,8 +300,8 @@ class QuotaScheduler:
         if entry.deleted:
             self.release(entry)
             return
-        if entry.number not in self._held:
-            return  # evicted, and its pods gone, before this was written
+        if entry.number not in self._held or entry.claim.evicted:
+            return  # evicted before this was written
         entry.message, entry.evicted = "", False
         entry.admitted_at = self._sim.kernel.now
         self._sim.said.pop(entry.number, None)

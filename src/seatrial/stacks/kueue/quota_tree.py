@@ -94,7 +94,11 @@ class QuotaNode:
 
     def is_within(self, cells: Iterable[int]) -> bool:
         """Whether it uses no more than its subtree quota of all these cells."""
-        return all(self.usage[cell] <= self.subtree[cell] for cell in cells)
+        usage, subtree = self.usage, self.subtree
+        for cell in cells:  # noqa: SIM110  (a generator took twice the time)
+            if usage[cell] > subtree[cell]:
+                return False
+        return True
 
     def add_usage(self, cell: int, amount: int, path: list[tuple[QuotaNode, int, int]] | None = None) -> None:
         """Counts an amount against this node, and against its ancestors what they see of it."""
