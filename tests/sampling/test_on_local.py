@@ -107,7 +107,7 @@ def test_nothing_is_lost_when_the_follower_and_the_api_server_are_killed(
     trial = document(out)
     assert (trial["outcome"], trial["submitted"]) == ("completed", count)
     validity = trial["validity"]
-    assert [gap for gap in validity["gaps"] if gap["reason"] == "nobody watched"], "the gap is shown"
+    assert [gap for gap in validity["gaps"] if gap["reason"] == "no process watched"], "the gap is shown"
     assert not validity["valid"], "and it hides how three ended"
     assert validity["gone"] == 3
     assert "3 workloads were gone" in shown

@@ -42,7 +42,7 @@ def test_where_there_are_none_the_set_up_is_left_out_with_a_line_that_says_so(on
     checked = check(expand(from_text(BOTH, "s.yaml"), on=on, stacks=STACKS))
     assert [trial.setup.name for trial in checked.trials] == ["fake"]
     assert checked.skipped == [
-        f"set-up 'real' is left out: it stands on existing nodes, and --on {on} has none; they need --on kubeconfig"
+        f"set-up 'real' is left out: it uses existing nodes, and --on {on} has none; they need --on kubeconfig"
     ]
     with pytest.raises(SetupProblem, match="existing nodes"):
         check(expand(from_text(ALONE, "s.yaml"), on=on, stacks=STACKS))
@@ -50,6 +50,16 @@ def test_where_there_are_none_the_set_up_is_left_out_with_a_line_that_says_so(on
 
 def test_on_a_kubeconfig_it_runs() -> None:
     assert len(check(expand(from_text(BOTH, "s.yaml"), on="kubeconfig", stacks=STACKS)).trials) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "why"), [("gang: true", "no application does that"), ("checkpoint: 1s", "saves one")]
+)
+def test_what_seatrial_plays_on_fake_nodes_is_left_out_on_existing_ones(field: str, why: str) -> None:
+    text = BOTH.replace("submit: {", f"submit: {{{field}, ")
+    checked = check(expand(from_text(text, "s.yaml"), on="kubeconfig", stacks=STACKS))
+    assert [trial.setup.name for trial in checked.trials] == ["fake"]
+    assert why in checked.skipped[0]
 
 
 WRONG = {
@@ -60,7 +70,7 @@ WRONG = {
     "cordoned": (
         "nodes: {existing: a}",
         "steps: [{submit: {count: 1, duration: 1s}}, {nodes: {add: {name: b, count: 1, capacity: {cpu: 1, memory: 1}}}}]",
-        "s.yaml:4:59: set-up 'default' uses existing nodes, and its pods run nowhere else (remove the step",
+        "s.yaml:4:59: set-up 'default' uses existing nodes, and its pods run only there (remove the step",
     ),
 }
 

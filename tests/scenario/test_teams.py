@@ -1,5 +1,7 @@
 """What `queues`, `cohorts`, `flavors`, `priorities` and `preemption` become, and who gets which load."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import dataclasses
@@ -12,6 +14,7 @@ from seatrial import stacks
 from seatrial.model.errors import SetupProblem
 from seatrial.model.fleet import Cohort, Flavor, FlavorQuota, Preemption, Queue
 from seatrial.model.plan import Pace, PodShape, Trial
+from seatrial.model.randomness import stream_seed
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
@@ -72,7 +75,7 @@ def test_a_submit_says_queue_class_priority_and_checkpoint_of_its_workloads() ->
 def test_each_sends_the_same_load_to_every_queue_and_stays_one_phase() -> None:
     trial = only(TEAMS)
     probe, wait = trial.phases(Submit)[1], trial.phases(Wait)[0]
-    load = probe.load(1)
+    load = probe.load(*probe.seeds(trial))
     sent = [load.item(index) for index in range(load.count)]
     assert [workload.name for workload in sent] == ["probe-red-0", "probe-blue-0", "probe-red-1", "probe-blue-1"]
     assert {workload.phase for workload in sent} == {"probe"}
@@ -94,7 +97,7 @@ def test_another_queue_does_not_change_what_a_queue_gets(
         submit = Submit(
             "p", count * len(queues), tuple(sizes), True, PodShape({}), 1, pace=pace, queues=queues
         )  # fmt: skip
-        load = submit.load(seed)
+        load = submit.load(*(stream_seed(seed, {}, 0, queue) for queue in queues))
         assert load.due is not None
         assert sorted(load.due.tolist()) == load.due.tolist()
         assert load.count == submit.count
@@ -107,7 +110,7 @@ def test_another_queue_does_not_change_what_a_queue_gets(
 
 def test_a_round_of_each_has_its_workloads_of_every_queue() -> None:
     submit = Submit("p", 6, (1,), False, PodShape({}), 1, pace=Pace("rounds", size=2, every=7), queues=("a", "b"))
-    load = submit.load(1)
+    load = submit.load(1, 2)
     assert (load.due, load.pace.size, load.pace.every) == (None, 4, 7)
     assert [load.item(index).name for index in range(4)] == ["p-a-0", "p-b-0", "p-a-1", "p-b-1"]
 
@@ -159,6 +162,34 @@ def test_a_quota_without_a_flavor_is_of_the_only_one() -> None:
     fleet = only(text[: text.index("  red:")] + "  red: {quota: {cpu: 1}}\n" + text[text.index("steps") :]).setup.fleet
     assert fleet.flavors == (Flavor("a100", "a"),)
     assert fleet.queues[0].quotas == (FlavorQuota("a100", {"cpu": 1000}),)
+
+
+DESIGN = """\
+name: design
+nodes:
+  - {name: gpu-a, count: 16, capacity: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 2}}
+  - {name: gpu-h, count: 16, capacity: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 2}}
+stacks: [kueue]
+flavors: {a100: {nodes: gpu-a}, h100: {nodes: gpu-h}}
+priorities: {batch: 50, urgent: 200}
+queues:
+  red:  {cohort: all, quota: {cpu: 64, nvidia.com/gpu: 16}, borrow: any, weight: 1}
+  blue: {cohort: all, quota: {cpu: 192, nvidia.com/gpu: 48}, borrow: 32, weight: 3}
+preemption: {within-queue: lower-priority, reclaim: any, fair-sharing: true}
+steps:
+  - - submit: {name: nightly, queue: red, class: long, priority: batch, count: 200, pods: {choice: {1: 0.7, 8: 0.3}}, duration: {lognormal: {median: 30m, sigma: 1.2}}, rate: 20/m}
+    - submit: {name: replay, queue: blue, count: 1, duration: 10m}
+  - wait: {for: completed, timeout: 2d}
+expect: ["wait_p99_s(queue=blue) <= 600", "share_error < 0.1", "preempted(class=long) <= 5"]
+"""
+
+
+def test_quotas_without_a_flavor_are_of_all_nodes_where_there_are_several() -> None:
+    """The example of the design, but for its trace."""
+    fleet = only(DESIGN).setup.fleet
+    assert [quota.flavor for queue in fleet.queues for quota in queue.quotas] == ["", ""]
+    assert fleet.flavors == (Flavor("a100", "gpu-a"), Flavor("h100", "gpu-h"), Flavor(""))
+    assert fleet.queues[1].quotas[0].borrow == {"cpu": 32_000, "nvidia.com/gpu": 32}
 
 
 def test_a_set_up_changes_single_rules_of_preemption() -> None:

@@ -153,6 +153,8 @@ def head_of_line(occupancy: Occupancy) -> Audit:
     seen = occupancy.seen
     if why := _nothing_to_hold_against(occupancy):
         return audit_of("head of line", why, 0, [])
+    if seen.trial.fleet.queues:
+        return audit_of("head of line", "Not judged where there are several queues.", 0, [])
     found = WaitingLine(occupancy).blockings()
     names = seen.workloads["workload"]
     examples = [

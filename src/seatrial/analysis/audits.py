@@ -13,7 +13,10 @@ Each audit gives a sentence, a count and a few examples, even if it found nothin
   bound to running, a second at least, plus the time for 50 bindings per second; or at the end of a trial that clogged.
 - `head of line`: workloads that would have fitted and waited for a minute or longer behind the first of the queue, which did not.
 - `overtaken`: workloads that were still waiting when another started that was submitted later, asks for no less and has no
-  higher priority. Started means that all pods are bound; starts within a second count as simultaneous.
+  higher priority. Started means that all pods are bound; starts within a second count as simultaneous. With queues, only workloads
+  of the same queue overtake each other; one that was evicted is not overtaken.
+
+A shared fleet has more of them: `fleet_audits`.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from seatrial.analysis.admission_audits import (
     seconds_of,
     some,
 )
+from seatrial.analysis.fleet_audits import fleet_audits
 from seatrial.analysis.occupancy import NEVER, Mask, Numbers, Occupancy
 from seatrial.analysis.stage_times import Lifecycle, lifecycle
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, RUNNING, SCHEDULED, SUBMITTED
@@ -66,6 +70,7 @@ def audits_of(seen: Lifecycle) -> list[Audit]:
         _gangs_in_part(occupancy),
         head_of_line(occupancy),
         _overtaken(occupancy),
+        *fleet_audits(seen),
     ]
 
 
@@ -160,17 +165,20 @@ def _overtaken(occupancy: Occupancy) -> Audit:
     has_started = SCHEDULED.name in workloads.columns
     started = workloads[SCHEDULED.name].fill_null(NEVER).to_numpy() if has_started else np.full(len(number), NEVER)
     waited = np.where(started == NEVER, over[number], started)
-    phase = occupancy.phase_of_workloads
+    phase, queue = occupancy.phase_of_workloads, _queues(workloads)
     earliest = np.full(len(number), NEVER)
     for place in range(len(occupancy.phases)):
-        rivals = np.flatnonzero(np.isin(phase, _no_smaller(occupancy, place)) & (started != NEVER))
-        rivals = rivals[np.argsort(submitted[rivals], kind="stable")]
-        mine = np.flatnonzero(phase == place)
-        for pods in np.unique(size[mine]).tolist():
-            later = rivals[size[rivals] >= pods]
-            of_size = mine[size[mine] == pods]
-            first_of_rest = np.append(np.minimum.accumulate(started[later][::-1])[::-1], NEVER)
-            earliest[of_size] = first_of_rest[np.searchsorted(submitted[later], submitted[of_size], side="right")]
+        every = np.flatnonzero(np.isin(phase, _no_smaller(occupancy, place)) & (started != NEVER))
+        every = every[np.argsort(submitted[every], kind="stable")]
+        of_phase = np.flatnonzero(phase == place)
+        for name in np.unique(queue[of_phase]).tolist():
+            rivals, mine = every[queue[every] == name], of_phase[queue[of_phase] == name]
+            for pods in np.unique(size[mine]).tolist():
+                later = rivals[size[rivals] >= pods]
+                of_size = mine[size[mine] == pods]
+                first_of_rest = np.append(np.minimum.accumulate(started[later][::-1])[::-1], NEVER)
+                earliest[of_size] = first_of_rest[np.searchsorted(submitted[later], submitted[of_size], side="right")]
+    earliest[np.isin(number, seen.evictions["workload"].to_numpy())] = NEVER
     behind = np.where(earliest == NEVER, 0, waited - np.where(earliest == NEVER, 0, earliest))
     found = np.flatnonzero(behind > TOGETHER_NS)
     found = found[np.argsort(-behind[found], kind="stable")]
@@ -178,7 +186,7 @@ def _overtaken(occupancy: Occupancy) -> Audit:
     for row in found[:EXAMPLES].tolist():
         rivals = (
             np.isin(phase, _no_smaller(occupancy, int(phase[row]))) & (size >= size[row]) & (submitted > submitted[row])
-        )
+        ) & (queue == queue[row])
         ahead = np.flatnonzero(rivals & (started < waited[row] - TOGETHER_NS))
         examples.append({
             "workload": workloads["workload"][row],
@@ -196,6 +204,13 @@ def _overtaken(occupancy: Occupancy) -> Audit:
             f"{first['workload']} by {first['by']}; it {how} {first['behind_s']} s after {first['first']} did."
         )
     return audit_of("overtaken", finding, len(found), examples)
+
+
+def _queues(workloads: pl.DataFrame) -> Numbers:
+    """Per workload the number of its queue; 0 for all without queues."""
+    if not workloads["queue"].count():
+        return np.zeros(workloads.height, dtype=np.int64)
+    return workloads["queue"].fill_null("").cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
 
 
 def _no_smaller(occupancy: Occupancy, place: int) -> Numbers:

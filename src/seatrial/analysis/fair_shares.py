@@ -26,7 +26,7 @@ import polars as pl
 from seatrial.analysis.holdings import UNITS, Spans, has_admissions, held_spans, kind_of, wanted_spans
 from seatrial.analysis.occupancy import Numbers
 from seatrial.analysis.stage_times import Lifecycle
-from seatrial.model.fleet import Cohort, FlavorQuota, Fleet, Queue
+from seatrial.model.fleet import Cohort, Fleet, Queue, nominal, topmost
 from seatrial.model.units import SECOND
 
 CELLS = 4_000_000  # queues × moments of a pool; with more, it is looked at in evenly spaced moments
@@ -108,12 +108,6 @@ class QuotaPool:
             if self.size(name)
         }
         return max(asked, key=lambda name: asked[name]) if any(asked.values()) else ""
-
-
-def nominal(quotas: Sequence[FlavorQuota]) -> dict[str, int]:
-    """Quotas of all flavors together."""
-    names = dict.fromkeys(name for quota in quotas for name in quota.nominal)
-    return {name: sum(quota.nominal.get(name, 0) for quota in quotas) for name in names}
 
 
 def _limit(queue: Queue, resource: str) -> float:
@@ -249,7 +243,7 @@ class FleetUse:
 
     def _of_pool(self, pool: QuotaPool) -> dict[str, QueueUse]:
         lasting, resource = pool.lasting, pool.contended
-        borrowed, lent = {}, {}
+        borrowed, lent, own = {}, {}, {name: pool.nominal(name) for name in pool.resources}
         for name in pool.resources:
             borrowed[name], lent[name] = ((table * lasting).sum(axis=1) for table in borrowed_and_lent(pool, name))
         if resource:
@@ -260,7 +254,7 @@ class FleetUse:
         found = {}
         for place, queue in enumerate(pool.queues):
             use = QueueUse(
-                {name: float(pool.nominal(name)[place] * lasting.sum()) for name in pool.resources},
+                {name: float(own[name][place] * lasting.sum()) for name in pool.resources},
                 {name: float(borrowed[name][place]) for name in pool.resources},
                 {name: float(lent[name][place]) for name in pool.resources},
             )
@@ -319,16 +313,6 @@ def borrowed_and_lent(pool: QuotaPool, resource: str) -> tuple[Reals, Reals]:
 def by_kind(amounts: Mapping[str, float], kind: str) -> float:
     """Amounts of resources as core-, GPU- or GiB-seconds."""
     return sum(amount for name, amount in amounts.items() if kind_of(name) == kind) / UNITS[kind]
-
-
-def topmost(fleet: Fleet, cohort: str) -> str:
-    """The cohort at the top of its tree; a cohort that nothing describes is its own."""
-    known = {one.name: one for one in fleet.cohorts}
-    seen: set[str] = set()
-    while cohort in known and known[cohort].parent and cohort not in seen:
-        seen.add(cohort)
-        cohort = known[cohort].parent
-    return cohort
 
 
 def _cohort_quotas(fleet: Fleet, pool: str) -> dict[str, int]:

@@ -135,7 +135,9 @@ def _trials(out: Path, document: Mapping[str, Any]) -> tuple[tuple[TrialRecord, 
         trials.append(trial)
         notes += [f"{trial.name} is damaged: {what}" for what in trial.damage]
         if trial.cut_off:
-            notes.append(f"{trial.name} was cut off, or goes on: it counts as {CUT_OFF}, with what was observed so far")
+            notes.append(
+                f"{trial.name} was cut off or still runs: it counts as {CUT_OFF}, with what was observed so far"
+            )
             _, torn = whole_lines(directory / SUBMITTED)
             notes += [f"{trial.name}: {torn}"] if torn else []
     return tuple(trials), notes, begun

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seatrial import stacks
+from seatrial.cli.queue_table import counted_queues, preemption_rules, print_queues
 from seatrial.model.plan import Amounts, NodeGroup, Trial
 from seatrial.report.durations import lasting
 from seatrial.scenario.actions.send_requests import Requests
@@ -23,12 +24,16 @@ def print_plan(trials: Sequence[Trial], console: Console) -> None:
     first = {trial.setup.name: trial for trial in reversed(trials)}
     for trial in reversed(first.values()):
         nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes"
-        print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}")
+        fleet = trial.setup.fleet
+        shared = f"; {counted_queues(fleet)}, {preemption_rules(fleet.preemption)}" if fleet.queues else ""
+        print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}{shared}")
+    if trials[0].setup.fleet.queues:
+        print_queues(trials[0], console)
     columns = [
         Column("trial", [trial.name for trial in trials], left=True),
         Column("nodes", [f"{sum(group.count for group in trial.node_groups()):,}" for trial in trials]),
         Column("workloads", [f"{sum(phase.count for phase in trial.phases(Submit)):,}" for trial in trials]),
-        Column("pods", [f"{sum(phase.pods for phase in trial.phases(Submit)):,}" for trial in trials]),
+        Column("pods", [f"{sum(phase.pods_in(trial) for phase in trial.phases(Submit)):,}" for trial in trials]),
         Column("creates", [_objects(trial) for trial in trials], left=True),
     ]
     print_columns(console, columns, [True] * len(trials))
@@ -51,7 +56,7 @@ def _objects(trial: Trial) -> str:
         for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1
     for submit in trial.phases(Submit):
-        for manifest in real.render(submit.workload(0, submit.sizes[0]), {}):
+        for manifest in real.render(submit.load(*submit.seeds(trial)).item(0), {}):
             counts[manifest.resource.kind] += submit.count
     for phase in trial.phases(Requests):
         if phase.count is None:

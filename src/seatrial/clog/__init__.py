@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seatrial.clog.diagnosis import KINDS, Diagnosis, Edge
 from seatrial.clog.knots import knot
+from seatrial.clog.livelocks import livelock, stuck
 from seatrial.clog.reasons import diagnose, unfinished
 
-__all__ = ["KINDS", "Diagnosis", "Edge", "diagnose", "knot", "unfinished"]
+__all__ = ["KINDS", "Diagnosis", "Edge", "diagnose", "knot", "livelock", "stuck", "unfinished"]

@@ -31,7 +31,7 @@ KINDS: Mapping[str, str] = {
     HEAD_OF_LINE: "the first workload of the queue does not fit, and workloads behind it would",
     CONTROLLER_DEAD: "a component died",
     NOT_ACTING: "a component could act and does not",
-    LIVELOCK: "the same workloads fail in turn",
+    LIVELOCK: "the same workloads fail in turn, or evict each other again and again",
     STILL_RUNNING: "running workloads have not ended yet, and the rest waits for them; only when a wait timed out",
     UNKNOWN: "nothing moves, and the state does not explain it",
 }

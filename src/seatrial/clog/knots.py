@@ -280,7 +280,7 @@ def _never(
 
 
 def scaled(amounts: Amounts, by: int) -> dict[str, int]:
-    """The amounts of so many pods."""
+    """The amounts of `by` pods."""
     return {name: amount * by for name, amount in amounts.items()}
 
 

@@ -19,7 +19,7 @@ from seatrial.clog.wording import amounts_of, doing, listing, only, quantities, 
 from seatrial.model.state import State, WorkloadState
 from seatrial.model.units import SECOND, format_duration
 
-# What is said of a workload, by the component that should act on it and does not.
+# Wording by the component that should act on a workload and does not.
 REFUSED = "pods refused"  # the Job controller says why it creates none
 _UNDONE = {
     QUEUE: "would fit, and the queue does not admit {it}",
@@ -45,7 +45,7 @@ def diagnose(
     a knot."""
     situation = Situation(state, quiet_ns, tuple(releases), tuple(dead), frozenset(moving))
     reasons: tuple[Callable[[Situation], Diagnosis | None], ...] = (
-        _dead, _too_large, _deadlock, _turns, _quota_exhausted, _head_of_line, _nobody_acts,
+        _dead, _too_large, _deadlock, _turns, _quota_exhausted, _queue_exhausted, _head_of_line, _nobody_acts,
     )  # fmt: skip
     return _first(situation, reasons)
 
@@ -202,6 +202,39 @@ def _quota_exhausted(situation: Situation) -> Diagnosis | None:
     )
 
 
+def _queue_exhausted(situation: Situation) -> Diagnosis | None:
+    """The same with several queues: every waiting workload lacks quota of its own queue, and no workload that holds quota runs."""
+    quotas = situation.quotas
+    line = [workload for workload in situation.line if workload.number not in situation.too_large]
+    holders = [workload for workload in situation.state.workloads if workload.admitted]
+    if quotas is None or not line or not holders or any(workload.runs for workload in holders):
+        return None
+    if not all(situation.lacks_quota(workload) for workload in line):
+        return None
+    first = line[0]
+    more = f" {len(line) - 1} more wait." if len(line) > 1 else ""
+    summary = (
+        f"{first.name} waits for {quotas.waits_for(first.queue, declared(first))}. {listing(situation.names(holders))} "
+        f"{'holds' if len(holders) == 1 else 'hold'} quota and cannot finish{_why_not(situation, holders)}.{more}"
+    )
+    held = added(declared(workload) for workload in holders)
+    amounts = {
+        "quota": quotas.own(first.queue),
+        "held": held,
+        "left": quotas.left(first.queue),
+        "wanted": declared(first),
+    }
+    return situation.diagnosis(
+        kinds.QUOTA_EXHAUSTED,
+        summary,
+        holders,
+        line,
+        amounts,
+        _quota_edges(holders, line),
+        words=_said([*holders, *line]),
+    )
+
+
 def _why_not(situation: Situation, holders: Sequence[WorkloadState]) -> str:
     actors = Counter(actor for workload in holders if (actor := situation.undone(workload)))
     if actors:
@@ -212,7 +245,11 @@ def _why_not(situation: Situation, holders: Sequence[WorkloadState]) -> str:
 
 
 def _head_of_line(situation: Situation) -> Diagnosis | None:
-    line = situation.line
+    return next((found for line in situation.lines if (found := _blocked_line(situation, line))), None)
+
+
+def _blocked_line(situation: Situation, line: Sequence[WorkloadState]) -> Diagnosis | None:
+    """Of one queue."""
     if len(line) < 2 or situation.fits_now(line[0]):
         return None
     behind = [
@@ -223,7 +260,9 @@ def _head_of_line(situation: Situation) -> Diagnosis | None:
     head = line[0]
     left = situation.quota_left
     short = lacking(left, declared(head)) if left is not None else []
-    if left is not None and short:
+    if situation.quotas and situation.lacks_quota(head):
+        lacks = f"waits for {situation.quotas.waits_for(head.queue, declared(head))}"
+    elif left is not None and short:
         lacks = f"requests {quantities(only(declared(head), short))} and {amounts_of(left, short)} is left of the quota"
     else:
         room = situation.room[situation.grid.shape(head.shape)]
@@ -260,11 +299,13 @@ def _still_running(situation: Situation) -> Diagnosis | None:
         parts.append(f"{doing(situation.names(starting), 'starts', 'start')}.")
     if waiting:
         first = next((workload for workload in waiting if not situation.fits_now(workload)), waiting[0])
-        parts.append(
-            f"{listing(situation.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'} needs room for "
-            f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each), and there is room for "
-            f"{situation.room[situation.grid.shape(first.shape)]} now."
-        )
+        who = f"{listing(situation.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'}"
+        if situation.quotas and situation.lacks_quota(first):
+            parts.append(f"{who} waits for {situation.quotas.waits_for(first.queue, declared(first))}.")
+        else:
+            room = situation.room[situation.grid.shape(first.shape)]
+            pods = f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each)"
+            parts.append(f"{who} needs room for {pods}, and there is room for {room} now.")
     if never:
         one = never[0]
         parts.append(f"{one.name} can never run: {situation.too_large[one.number]}.")

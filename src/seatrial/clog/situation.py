@@ -13,6 +13,7 @@ import numpy as np
 from seatrial.clog.diagnosis import Diagnosis, Edge
 from seatrial.clog.knots import added, missing, scaled
 from seatrial.clog.node_grid import Mask, NodeGrid
+from seatrial.clog.queue_quotas import QueueQuotas
 from seatrial.clog.wording import NAMED, amounts_of, listing, only, quantities, some
 from seatrial.model.fit import obstacles
 from seatrial.model.plan import Amounts, NodeGroup
@@ -69,6 +70,26 @@ class Situation:
         return {name: amount - used.get(name, 0) for name, amount in self.state.quota.items()}
 
     @cached_property
+    def quotas(self) -> QueueQuotas | None:
+        """Quotas of the fleet's queues; None where it has none, or the stack has no queue that admits."""
+        if not self.state.fleet.queues or not self.state.queued:
+            return None
+        held = ((workload.queue, declared(workload)) for workload in self.state.workloads if workload.admitted)
+        return QueueQuotas(self.state.fleet, held)
+
+    def lacks_quota(self, workload: WorkloadState) -> bool:
+        """It is not admitted, and its queue has too little left."""
+        return bool(self.quotas and not workload.admitted and self.quotas.lacking(workload.queue, declared(workload)))
+
+    @cached_property
+    def lines(self) -> list[list[WorkloadState]]:
+        """The line of each queue."""
+        found: dict[str, list[WorkloadState]] = {}
+        for workload in self.line:
+            found.setdefault(workload.queue, []).append(workload)
+        return list(found.values())
+
+    @cached_property
     def free(self) -> dict[str, int]:
         """What the open nodes have free, in all."""
         return self.grid.in_all(self.grid.free(), self.grid.open)
@@ -90,6 +111,8 @@ class Situation:
     def fits_now(self, workload: WorkloadState) -> bool:
         """The rest of the quota and the nodes, as they are now, could take it."""
         if self.quota_left is not None and not workload.admitted and lacking(self.quota_left, declared(workload)):
+            return False
+        if self.lacks_quota(workload):
             return False
         need = missing(workload) if workload.gang else min(missing(workload), 1)
         return need <= self.room[self.grid.shape(workload.shape)]
@@ -114,6 +137,8 @@ class Situation:
         asked, quota = declared(workload), self.state.quota
         if quota is not None and not workload.admitted and (short := lacking(quota, asked)):
             return f"it requests {quantities(only(asked, short))} in all and the queue admits at most {amounts_of(quota, short)}"
+        if self.quotas and not workload.admitted and (why := self.quotas.why_never(workload.queue, asked)):
+            return why
         shape = self.grid.shape(workload.shape)
         own = sum(not self.grid.allowed(shape)[node] for node in workload.nodes)  # stands where nothing more may go
         need = workload.size - workload.finished - own

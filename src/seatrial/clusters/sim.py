@@ -27,7 +27,8 @@ from seatrial.scenario.actions.wait import WaitForObjects
 from seatrial.sim.clock import VirtualLoop
 from seatrial.sim.framework import NODE
 from seatrial.sim.kernel import Kernel
-from seatrial.sim.world import Sim, resources_of
+from seatrial.sim.nodes import resources_of
+from seatrial.sim.world import Sim
 
 if TYPE_CHECKING:
     from seatrial.sim.loaded_apiserver import LoadedApiServer
@@ -168,8 +169,9 @@ class SimCluster:
                 self._sim.delete(number)
 
     def state(self) -> State:
-        quota = self._stack.quota(self._trial.setup.settings, self._sim.capacity())
-        return dataclasses.replace(self._sim.view.state(), quota=quota)
+        fleet = self._trial.setup.fleet
+        quota = None if fleet.queues else self._stack.quota(self._trial.setup.settings, self._sim.capacity())
+        return dataclasses.replace(self._sim.view.state(), quota=quota, fleet=fleet)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         return self._sim.view.holders()

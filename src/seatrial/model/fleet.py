@@ -6,7 +6,7 @@ its own objects, or refuses what it cannot honour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # Why a workload lost its place. The words of figures and tables; a stack's own reason is the message of the eviction.
@@ -88,3 +88,22 @@ class Fleet:
     def queue(self, name: str) -> Queue:
         """The queue of this name."""
         return next(queue for queue in self.queues if queue.name == name)
+
+
+def nominal(quotas: Iterable[FlavorQuota]) -> dict[str, int]:
+    """Quotas of all flavors together."""
+    found: dict[str, int] = {}
+    for quota in quotas:
+        for name, amount in quota.nominal.items():
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+def topmost(fleet: Fleet, cohort: str) -> str:
+    """The cohort at the top of its tree; a cohort that nothing describes is its own."""
+    parents = {one.name: one.parent for one in fleet.cohorts}
+    seen: set[str] = set()
+    while parents.get(cohort) and cohort not in seen:
+        seen.add(cohort)
+        cohort = parents[cohort]
+    return cohort

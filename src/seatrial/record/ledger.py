@@ -10,11 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
+from seatrial.record.eviction_turns import EvictionTurns
 from seatrial.record.evictions import eviction_line, readmission_line
 from seatrial.record.segments import RECORD, Segment
 
 _pack = RECORD.pack
 FLUSH_AT = 1 << 20  # bytes: a million records make 24 writes
+AHEAD = 1024
+_ROOM = [1] * AHEAD
 MOVED, GOT_ON, LOST_POD = 1, 2, 4  # what `listen` can wait for: any record; what `last` counts; a pod that is gone
 
 
@@ -46,11 +49,11 @@ class Ledger:
         self._records = bytearray()
         self._names: list[str] = []
         self._nodes_written = 0
-        # Left per stage and workload: pods for a pod stage, else 1; 0: reached.
+        # Left per stage and workload: pods for a pod stage, else 1; 0: reached. There is room for more workloads of one pod: twelve
+        # appends per workload took a fiftieth of a simulation of one-pod Jobs.
         self._left: list[list[int]] = [[] for _ in self.stages]
         self._of_pods = [stage.of == "pod" for stage in self.stages]
         self._left_for_pods = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if of_pods]
-        self._left_for_one = [left for left, of_pods in zip(self._left, self._of_pods, strict=True) if not of_pods]
         self._last_first = [(left, stage.name) for left, stage in zip(self._left, self.stages, strict=True)
                             if stage.name != LOST.name][::-1]  # fmt: skip
         self._finished = self.number[FINISHED.name]
@@ -59,6 +62,7 @@ class Ledger:
         self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
         self.evicted: set[int] = set()  # workloads that lost their place and have none yet
         self.evictions = 0
+        self.turns = EvictionTurns()
         self._eviction_lines = bytearray()
         self._awaited = 0  # MOVED, GOT_ON, LOST_POD, added up
         self._tell: Callable[[int], None] = lambda _: None
@@ -69,12 +73,15 @@ class Ledger:
 
     def workload(self, phase: int, pods: int) -> int:
         """Adds a workload and returns its number."""
+        number = len(self.workload_phase)
         self.workload_phase.append(phase)
-        for left in self._left_for_pods:
-            left.append(pods)
-        for left in self._left_for_one:
-            left.append(1)
-        return len(self.workload_phase) - 1
+        if number >= len(self._left[0]):
+            for left in self._left:
+                left.extend(_ROOM)
+        if pods != 1:
+            for left in self._left_for_pods:
+                left[number] = pods
+        return number
 
     def workload_as(self, number: int, phase: int, pods: int) -> int:
         """Adds a workload with a given number; unknown workloads before it get empty places."""
@@ -111,7 +118,14 @@ class Ledger:
         left = self._left[stage]
         if left[workload] > 0:
             left[workload] = 0
-            self._reached(at, workload, stage)
+            self.last = at
+            if self._awaited & GOT_ON:
+                self._ring(GOT_ON)
+            self.counts[stage] += 1
+            if self._waiting[stage] or stage in self._ends:
+                self._count_waits(workload, stage)
+            if len(self._records) > FLUSH_AT:
+                self.flush()
 
     def move_pod(self, at: int, pod: int, stage: int, node: int = -1, detail: int = 0, source: int = 0) -> None:
         """A pod reached a pod stage. Called once per pod and stage; a replacement is a new pod."""
@@ -122,12 +136,17 @@ class Ledger:
         workload = self.pod_workload[pod]
         left = self._left[stage]
         left[workload] = rest = left[workload] - 1
+        if rest and stage != self._finished and workload in self._began_again:
+            return
+        self.last = at
+        if self._awaited & GOT_ON:
+            self._ring(GOT_ON)
         if not rest:
-            self._reached(at, workload, stage)
-        elif stage == self._finished or workload not in self._began_again:
-            self.last = at
-            if self._awaited & GOT_ON:
-                self._ring(GOT_ON)
+            self.counts[stage] += 1
+            if self._waiting[stage] or stage in self._ends:
+                self._count_waits(workload, stage)
+            if len(self._records) > FLUSH_AT:
+                self.flush()
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
         """The time of another source for a stage that was reached: recorded, not counted."""
@@ -150,13 +169,17 @@ class Ledger:
         workload that gets its place; `message`: in the stack's words; `key`: tells this eviction from others of the workload."""
         self.evicted.add(workload)
         self.evictions += 1
+        self.turns.evicted(at, workload, by, reason)
         self._began_again.add(workload)
         self._eviction_lines += eviction_line(at, workload, reason, by, message, key)
         self.touched = max(self.touched, at)
+        if self._awaited & LOST_POD:
+            self._ring(LOST_POD)
 
     def readmit(self, at: int, workload: int, key: str = "") -> None:
         """A workload that was evicted has a place again."""
         self.evicted.discard(workload)
+        self.turns.readmitted(at, workload)
         self._eviction_lines += readmission_line(at, workload, key)
         self.touched = max(self.touched, at)
 
@@ -186,19 +209,18 @@ class Ledger:
         """Whether all of the workload has reached the stage."""
         return self._left[stage][workload] <= 0
 
-    def _reached(self, at: int, workload: int, stage: int) -> None:
-        self.last = at
-        if self._awaited & GOT_ON:
-            self._ring(GOT_ON)
-        self.counts[stage] += 1
+    def left(self, workload: int, stage: int) -> int:
+        """How many pods of the workload have not reached the stage yet, when it is reached for the first time."""
+        return max(self._left[stage][workload], 0)
+
+    def _count_waits(self, workload: int, stage: int) -> None:
+        """The workload reached a stage that is waited for, or one that ends it."""
         if self._waiting[stage]:
             self._count_down(workload, stage)
         if stage in self._ends:
             for other, waiting in enumerate(self._waiting):
                 if waiting and other != stage and self._left[other][workload] > 0:
                     self._count_down(workload, other)
-        if len(self._records) > FLUSH_AT:
-            self.flush()
 
     def _count_down(self, workload: int, stage: int) -> None:
         phase = self.workload_phase[workload]

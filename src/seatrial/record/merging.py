@@ -41,7 +41,7 @@ def read(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> Obs
 
 
 def seal(directory: Path, stages: Sequence[Stage], errors: Sequence[int]) -> Observations | None:
-    """Merges segments that nobody writes any more into the sealed table, then removes them. Returns that table, or None while
+    """Merges segments without a writer into the sealed table, then removes them. Returns that table, or None while
     another process still writes."""
     with _alone(directory):
         names = writers(directory)

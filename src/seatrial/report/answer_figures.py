@@ -59,9 +59,9 @@ def amount(name: str, spread: Spread) -> str:
     figure = find(name)
     if figure.kind == RATIO:
         return f"{spread.mean:.1%}"
-    if figure.kind == TIME:
+    if figure.kind == TIME and figure.unit == "s":
         return lasting(spread.mean, spread.deviation)
-    unit = f" {figure.unit}" if figure.kind == RATE else ""
+    unit = f" {figure.unit}" if figure.kind in (RATE, TIME) else ""
     digits = 2 if figure.kind == RATE else 0 if spread.mean == int(spread.mean) or spread.mean >= 100 else 1
     deviation = f" ± {spread.deviation:,.{digits}f}" if spread.deviation else ""
     return f"{spread.mean:,.{digits}f}{deviation}{unit}"

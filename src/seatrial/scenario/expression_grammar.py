@@ -35,7 +35,7 @@ _KEYWORD = re.compile(r"\bclass(?=\s*=(?!=))")
 TRUTH: dict[str, float] = {"true": True, "false": False}
 ALLOWED = (
     "it may have comparisons, and, or, not, + - * / // %, numbers, texts in quotes, names, figure(set-up), figure(identity), "
-    "figure(phase=name), figure(queue=name), figure(class=name) and parentheses"
+    "figure(phase=name; or queue=, class=) and parentheses"
 )
 
 
@@ -117,7 +117,7 @@ class References(ast.NodeTransformer):
         return name
 
     def _written(self, node: ast.expr) -> str:
-        """As it is written, in quotes or not: a set-up may be called kwok+mcad, a phase two-of-8."""
+        """A name as written, with or without quotes: kwok+mcad, two-of-8."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value.strip()
         return (ast.get_source_segment(self.text, node) or "").strip()
@@ -176,7 +176,7 @@ def _single_equals(text: str) -> bool:
 
 
 def check_condition(node: ast.expr) -> None:
-    """Raises for what may not stand where true or false is wanted."""
+    """Raises if the node is not a condition."""
     match node:
         case ast.BoolOp(values=parts):
             for part in parts:
@@ -194,13 +194,13 @@ def check_condition(node: ast.expr) -> None:
         case ast.Constant(value=bool()):
             pass
         case ast.Constant() | ast.BinOp() | ast.UnaryOp():
-            raise problem(node, "a value where a comparison is wanted", "write one like `p99_s <= 30`")
+            raise problem(node, "a value instead of a comparison", "write one like `p99_s <= 30`")
         case _:
             raise refused(node)
 
 
 def check_value(node: ast.expr) -> None:
-    """Raises for what may not stand where a value is wanted."""
+    """Raises if the node is not a value."""
     match node:
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             pass
@@ -214,7 +214,7 @@ def check_value(node: ast.expr) -> None:
 
 
 def check_texts(tree: ast.expr, texts: Mapping[str, Iterable[str]]) -> None:
-    """Raises for `outcome == "cloged"`: it would never hold, and nobody would see why."""
+    """Raises for `outcome == "cloged"`: it would never hold, silently."""
     for node in ast.walk(tree):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         for name in (side.id for side in sides if isinstance(side, ast.Name) and side.id in texts):
@@ -231,7 +231,7 @@ def check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = 
         if isinstance(node, ast.Name) and node.id not in known and node.id not in TRUTH:
             close = nearest(node.id, suggested)
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
-                remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
+                remedy = f'put text in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
                 choice = [close] if close else [one for one in suggested if "(" not in one]
                 remedy = remedy_for(node.id, choice)
@@ -254,7 +254,7 @@ def names_in(tree: ast.expr) -> list[str]:
 
 
 def problem(node: ast.expr, message: str, remedy: str) -> ExpressionProblem:
-    """With the column of the node."""
+    """A problem at the column of the node."""
     return ExpressionProblem(message, remedy, node.col_offset + 1)
 
 
@@ -267,5 +267,5 @@ def written(node: ast.expr) -> str:
 
 
 def refused(node: ast.expr, remedy: str = ALLOWED) -> ExpressionProblem:
-    """For a node that is Python and no expression of ours."""
-    return problem(node, f"`{written(node)}` may not stand in an expectation", remedy)
+    """The problem for Python syntax that expressions do not have."""
+    return problem(node, f"`{written(node)}` is not allowed in an expectation", remedy)

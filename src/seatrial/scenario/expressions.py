@@ -35,13 +35,13 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """As Python writes it."""
+        """The comparison as text."""
         if self.op is None or self.right is None:
             return grammar.written(self.left)
         return grammar.written(ast.Compare(self.left, [self.op], [self.right]))
 
     def holds(self, values: Mapping[str, Value]) -> bool | None:
-        """None where an empty figure leaves it open. Raises as `Expression.evaluate` does."""
+        """None if it depends on an empty figure. Raises like `Expression.evaluate`."""
         whole = self.left if self.op is None else ast.Compare(self.left, [self.op], [self.right or self.left])
         return _condition(ast.copy_location(whole, self.left), values)
 
@@ -54,7 +54,7 @@ class Comparison:
         return None if left is None or right is None else float(left - right)
 
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
-        """Whether it can come out as wanted if the margin lies between these bounds."""
+        """Whether the comparison can be `wanted` if the margin is within these bounds."""
         match self.op:
             case ast.Lt():
                 return low < 0 if wanted else high >= 0
@@ -173,9 +173,13 @@ def figure_named(
     expression = Expression.parse(f"{text} == 0", known, texts)
     names = grammar.names_in(expression.tree)
     if len(names) != 1 or not _is_a_name(expression.tree) or split(names[0])[0] not in NAMED:
-        raise ExpressionProblem(f"`{text}` is no figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)")
+        raise ExpressionProblem(
+            f"`{text}` is not a figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)"
+        )
     if expression.references:
-        raise ExpressionProblem(f"`{text}` is of one set-up", f"write {split(names[0])[0]}: it is told of every set-up")
+        raise ExpressionProblem(
+            f"`{text}` is of one set-up", f"write {split(names[0])[0]}: it is shown for every set-up"
+        )
     return names[0]
 
 
@@ -203,10 +207,10 @@ def _shown(value: Value) -> str:
 
 
 def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
-    """True, False, or None where an empty figure leaves it open."""
+    """True, False, or None if it depends on an empty figure."""
     match node:
         case ast.BoolOp(op=op, values=parts):
-            decided = isinstance(op, ast.Or)  # the value that settles it
+            decided = isinstance(op, ast.Or)  # the deciding value
             results = [_condition(part, values) for part in parts]
             if decided in results:
                 return decided

@@ -42,6 +42,8 @@ class FleetPlanning:
         self.queues = tuple(
             self._queue(path, name, one) for path, name, one in self._entries("queues", QueueFields, fields.queues)
         )
+        if self.flavors and any("" in quotas for *_, quotas in self._written_quotas()):
+            self.flavors += (Flavor(""),)  # all nodes, whatever their flavor
         self._refuse_rings()
 
     def fleet(self, setup: str, own: PreemptionFields | None) -> Fleet:
@@ -60,7 +62,7 @@ class FleetPlanning:
                 remedy_for(flavor.nodes, nodes),
             )
             for flavor in self.flavors
-            if flavor.nodes not in nodes
+            if flavor.name and flavor.nodes not in nodes
         ]
         has = {flavor.name: [nodes[flavor.nodes]] for flavor in self.flavors if flavor.nodes in nodes}
         has[""] = list(nodes.values())
@@ -102,7 +104,7 @@ class FleetPlanning:
                 for name, fields in self._alike(path, kind, first, count):
                     if name in taken:
                         what = f"two {section} are called '{name}'"
-                        self._wrong(path, what, "give each a name of its own", key=True)
+                        self._wrong(path, what, "give each a different name", key=True)
                     else:
                         yield path, name, fields
                     taken.add(name)
@@ -130,7 +132,7 @@ class FleetPlanning:
                     what = f"'{key}' is about the next flavor, and this queue has one"
                     self._wrong((*path, key), what, "remove it, or give the queue a quota of two flavors", key=True)
         if not fields.cohort and not any(amount for amounts in fields.quota.values() for amount in amounts.values()):
-            what = f"queue '{name}' has a quota of nothing and nobody to borrow from"
+            what = f"queue '{name}' has an empty quota and no cohort to borrow from"
             self._wrong((*path, "quota"), what, "write amounts above 0, or add a `cohort`")
         return Queue(
             name, self._quotas(path, fields.quota, fields), fields.cohort or "", fields.weight, fields.borrow_first,

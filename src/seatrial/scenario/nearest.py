@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-LISTED = 12  # so many known names fit in one line of a message
+LISTED = 12  # known names in one line of a message
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -59,18 +59,15 @@ def queue_entry_name(value: Any) -> Any:
 
 
 def quota(value: Any, info: ValidationInfo) -> dict[str, dict[str, int]]:
-    """Flavor → resource → amount. A scenario without flavors, or with one, leaves the flavor out."""
+    """Flavor → resource → amount. Without flavors: of the only flavor, else of all nodes (the flavor "")."""
     if not isinstance(value, dict):
         raise wrong(f"{shown(value)} is not a quota", "write it like {cpu: 64, nvidia.com/gpu: 16}")
     if not value:
-        raise wrong("an empty quota", "write it like {cpu: 64}, or remove it")
+        raise wrong("an empty quota", "write it like {cpu: 64}")
     flavors = _known(info, "flavor")
     nested = [key for key, amount in value.items() if isinstance(amount, dict)]
     if not nested:
-        if flavors is not None and len(flavors) > 1:
-            example = ", ".join(f"{flavor}: {{{next(iter(value))}: …}}" for flavor in flavors[:2])
-            raise wrong("of which flavor is this quota?", f"write {{{example}}}, in the order in which they are tried")
-        return {(flavors or [""])[0]: amounts(value)}
+        return {flavors[0] if flavors and len(flavors) == 1 else "": amounts(value)}
     found = [
         FieldMistake(key, f"'{key}' is not an amount per resource", "write every flavor as {cpu: 64}")
         for key in value
@@ -138,7 +135,7 @@ def queue_name(value: Any, info: ValidationInfo) -> Any:
     known = _known(info, "queue")
     if not isinstance(value, str):
         raise wrong(f"{shown(value)} is not the name of a queue", "write the name of a queue, or each")
-    if known is not None and value not in known:
+    if known is not None and value not in known and not any("${" in name for name in known):  # those are mistakes
         if not known:
             what = "each of which queues?" if value == EACH else f"unknown queue '{value}'"
             raise wrong(what, "add `queues:` to the scenario, or remove `queue`")
@@ -169,7 +166,7 @@ QueueReference = Annotated[str, BeforeValidator(queue_name)]
 
 def _without(written: Mapping[str, Any], partner: str, word: str, *keys: str) -> list[FieldMistake]:
     return [
-        FieldMistake(key, f"'{key}' without a {word}: there is nobody to {key} {preposition}", remedy)
+        FieldMistake(key, f"'{key}' without a {word}: no queue to {key} {preposition}", remedy)
         for key, preposition in (("borrow", "from"), ("lend", "to"))
         if key in keys and key in written and partner not in written and written[key] != NONE
         for remedy in (f"add `{partner}:`, or remove `{key}`",)
@@ -185,7 +182,9 @@ class FlavorFields(Fields):
 class QueueFields(Fields):
     """A team's place in a stack."""
 
-    count: Alike | None = Field(None, description="So many queues alike; `${i}` in the name and in values is 0, 1 …")
+    count: Alike | None = Field(
+        None, description="Number of identical queues; `${i}` in the name and in values is 0, 1 …"
+    )
     quota: QuotaMap = Field(
         description="What the queue may use: resource → amount, or flavor → resource → amount in the order of trying."
     )
@@ -208,7 +207,9 @@ class QueueFields(Fields):
 class CohortFields(Fields):
     """A cohort with a quota or a parent of its own."""
 
-    count: Alike | None = Field(None, description="So many cohorts alike; `${i}` in the name and in values is 0, 1 …")
+    count: Alike | None = Field(
+        None, description="Number of identical cohorts; `${i}` in the name and in values is 0, 1 …"
+    )
     quota: QuotaMap | None = Field(None, description="What its queues may use beside their own quotas.")
     parent: QueueEntryName | None = Field(None, description="The cohort that this one is part of.")
     borrow: Limit = Field(ANY, description="What it may use beyond what it has: none, any, an amount, or {cpu: 32}.")

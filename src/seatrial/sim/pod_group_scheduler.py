@@ -88,7 +88,7 @@ class GroupScheduler(Scheduler):
 
     # pods are added and removed
 
-    def add(self, pod: int) -> None:
+    def add(self, pod: int, alone: bool = False) -> None:  # noqa: ARG002
         job = self._pods.job[pod]
         need = self.needs(job)
         if not need:
@@ -218,6 +218,7 @@ class GroupScheduler(Scheduler):
             del self._evicting[job]
             took = self._parked.pop(job, None)
             if took is not None and self._unplaced.get(job):
+                self._changed()  # the other groups may rest
                 self._groups.failed(job, took, unchanged=False)
                 self._wake()
 

@@ -84,7 +84,7 @@ class StateView:
         made = WorkloadState(
             number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
             workload.duration, stage, 0,
-            (admitted is None or self._ledger.has_reached(number, admitted)) and number not in self._ledger.evicted,
+            admitted is None or (self._ledger.has_reached(number, admitted) and number not in self._ledger.evicted),
             tuple(self._pods.node[pod] for pod in standing),
             states.count(pod_state.ASSUMED),
             running,
@@ -92,6 +92,7 @@ class StateView:
             states.count(pod_state.FINISHED),
             said,
             self._ends_at.get(number, 0) if running else 0,
+            workload.queue,
         )  # fmt: skip
         if not standing:
             self._states[number] = (seen, made)

@@ -1,6 +1,8 @@
 """Evictions where no queue object has them: kube-scheduler preempts a pod of the workload, or its node is gone.
 
-The workload has its place again when all its pods are bound. A stack with a queue of its own (Kueue) records its evictions itself.
+A workload is evicted once until it has its place again, which is when all its pods are bound: the pods of one gang fall to one
+decision of kube-scheduler after another, within a tenth of a second. Real clusters are read the same way (`observe.displacements`).
+A stack with a queue of its own (Kueue) records its evictions itself.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ class WorkloadPlaces:
         self._kernel, self._ledger, self._pods = kernel, ledger, pods
         self._workloads, self._pods_of = workloads, pods_of
         self._queued: set[int] = set()  # evicted by a stack's queue, which gives them their place again
-        self._went_at: dict[int, int] = {}  # workload → when a node with pods of it last went
 
     def preempted(self, number: int, by: int) -> None:
         """One decision of kube-scheduler hit the workload, for a pod of the workload `by` (negative: of none)."""
-        self._ledger.evict(self._kernel.now, number, PREEMPTED, max(by, -1), MESSAGE)
+        if number not in self._ledger.evicted:
+            self._ledger.evict(self._kernel.now, number, PREEMPTED, max(by, -1), MESSAGE)
 
     def evicted(self, number: int, reason: str, by: int, message: str) -> None:
         """A stack's queue took the workload's place, for the workload `by` (−1: for none)."""
@@ -47,11 +49,10 @@ class WorkloadPlaces:
             self._ledger.readmit(self._kernel.now, number)
 
     def node_gone(self, lost: Iterable[int], node: int) -> None:
-        """These pods go with their node. Nodes that go at the same moment evict a workload once."""
+        """These pods go with their node."""
         state, now = self._pods.state, self._kernel.now
         for number in sorted({self._pods.job[pod] for pod in lost if BOUND <= state[pod] <= RUNNING}):
-            if number >= 0 and self._went_at.get(number) != now:
-                self._went_at[number] = now
+            if number >= 0 and number not in self._ledger.evicted:
                 self._ledger.evict(now, number, NODE_GONE, message=f"node {self._ledger.nodes[node]} is gone")
 
     def bound(self, number: int) -> None:

@@ -1,5 +1,7 @@
 """Looks for clogs while the steps of a trial wait.
 
+Workloads that evict each other again and again are a livelock (`clog.livelocks`): it is reported when nothing else runs.
+
 Some clogs are certain: gangs hold what each other needs and nothing takes it back (a knot), a pod fits no node, no event is left in
 the simulator. They are reported as soon as they are known. Everything else is a stall: no workload makes progress, and that may
 resolve by itself, as it does by chance for gangs that take turns in failing. A stall is recorded with its length and cause, and the
@@ -17,9 +19,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.clog import Diagnosis, diagnose, knot, unfinished
+from seatrial.clog import Diagnosis, diagnose, knot, livelock, stuck, unfinished
 from seatrial.clog.knots import missing
 from seatrial.model.interfaces import Cluster
+from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, SCHEDULED
 from seatrial.model.plan import NodeGroup, Trial
 from seatrial.model.settings import own
 from seatrial.model.state import State
@@ -27,8 +30,8 @@ from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.ledger import GOT_ON, LOST_POD, MOVED
 from seatrial.scenario.actions.submit_workloads import Submit
 
-LOOK_EVERY = 1 * SECOND  # looks are at whole seconds
-QUIET = 1 * SECOND  # nothing recorded for so long: time to look for a knot
+LOOK_EVERY = 1 * SECOND  # checks are at whole seconds
+QUIET = 1 * SECOND  # time without a record after which knots are checked
 # What a component may take to act: kube-scheduler's longest backoff, flushed once a second, and a margin.
 ACTING = 13 * SECOND
 # No progress for so long although nothing runs or starts is a stall; the same for all stacks, so that they compare.
@@ -65,7 +68,7 @@ class Stall:
 
 
 class Watchman:
-    """`found` is called with every clog; it returns whether the trial goes on nevertheless."""
+    """`found` is called with every clog; it returns whether the trial continues."""
 
     def __init__(self, cluster: Cluster, trial: Trial, releases: Sequence[int], found: Callable[[Clog], bool]) -> None:
         self.stalls: list[Stall] = []  # those that are over
@@ -75,6 +78,10 @@ class Watchman:
         self._patience = int(own(trial.setup.settings, "clog", "patience"))
         self._starting = max((_starting(group) for group in trial.node_groups()), default=0)
         self._ties = not self._releases and any(submit.gang for submit in trial.phases(Submit))  # knots can be proven
+        self._checkpoints = {
+            cluster.ledger.phase(submit.name): submit.checkpoint for submit in trial.phases(Submit) if submit.checkpoint
+        }
+        self._evictions = 0  # when a livelock was last looked for
         self._woken = asyncio.Event()
         self._busy = 0  # phases that act: submit, change nodes, pause
         self._waits = 0
@@ -87,7 +94,7 @@ class Watchman:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """While a phase acts: until it ends, something will still change."""
+        """Context of a phase that acts: until its end the state may still change."""
         self._busy += 1
         try:
             yield
@@ -97,7 +104,7 @@ class Watchman:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While a phase only waits."""
+        """Context of a phase that only waits."""
         self._waits += 1
         self._woken.set()
         try:
@@ -114,11 +121,11 @@ class Watchman:
         return Clog(now, unfinished(state, quiet, self._releases, quiet > self._release + ACTING), state)
 
     def leave(self) -> None:
-        """The trial is over, and with it a stall that did not end it."""
+        """Ends the open stall with the trial."""
         self._end_stall(resolved=False)
 
     async def watch(self) -> Clog:
-        """Returns when the trial is clogged and does not go on."""
+        """Returns when the trial is clogged and does not continue."""
         while True:
             if self._busy or not self._waits:
                 await self._woken.wait()
@@ -134,7 +141,7 @@ class Watchman:
             self._begin_again()
 
     async def _sleep(self) -> None:
-        """Until the next look, or until something relevant is recorded."""
+        """Sleeps until the next check, or until something relevant is recorded."""
         until = min(self._knot_at, self._silence_at, self._stall_at)
         what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0)
         if self._stall or NEVER in (self._silence_at, self._stall_at):
@@ -168,7 +175,41 @@ class Watchman:
             self._stall_at = 0 if self._stall_at == NEVER else self._stall_at
             if self._stall and got_on > self._stall.from_ns:
                 self._end_stall(resolved=True)
-        return self._look_for_knots(now, moved) or self._look_at_silence(now, moved) or self._look_at_stall(now, got_on)
+        return (
+            self._look_for_livelock(now, got_on)
+            or self._look_for_knots(now, moved)
+            or self._look_at_silence(now, moved)
+            or self._look_at_stall(now, got_on)
+        )
+
+    def _look_for_livelock(self, now: int, got_on: int) -> Clog | None:
+        """After an eviction: workloads that evict each other run, and so are no stall. Others that run may finish first."""
+        ledger = self._cluster.ledger
+        turns = ledger.turns
+        if ledger.evictions == self._evictions or not turns.repeated or now - got_on < ACTING:
+            return None
+        self._evictions = ledger.evictions
+        pairs = {pair: (turn.rounds, turn.since, turn.reason) for pair, turn in turns.repeated.items()}
+        place = ledger.number.get(ADMITTED.name, ledger.number[SCHEDULED.name])
+        ends = [ledger.number[stage.name] for stage in (COMPLETED, FAILED, DELETED) if stage.name in ledger.number]
+        members = stuck(
+            pairs,
+            lambda number: any(ledger.has_reached(number, end) for end in ends),
+            lambda number: ledger.has_reached(number, place),
+        )
+        if not members or any(self._keeps_work(number) for number in members):
+            return None
+        _, holders = self._cluster.holders()
+        if any(workload.runs and workload.number not in members for workload in holders):
+            return None
+        state = self._cluster.state()
+        return Clog(now, livelock(state, members, pairs), state)
+
+    def _keeps_work(self, number: int) -> bool:
+        """Whether it got as far as a checkpoint between two evictions."""
+        ledger = self._cluster.ledger
+        every = self._checkpoints.get(ledger.workload_phase[number], 0)
+        return bool(every) and ledger.turns.longest.get(number, 0) >= every
 
     def _look_for_knots(self, now: int, moved: int) -> Clog | None:
         """Once nothing was recorded for a moment. It costs about 10 µs per workload: the more are open, the rarer."""
@@ -220,7 +261,7 @@ class Watchman:
             return None
         state = self._cluster.state()
         if not state.workloads:
-            self._stall_at = NEVER  # all workloads are over: what the wait is for will not come
+            self._stall_at = NEVER  # all workloads have ended: the wait can never succeed
             return None
         if self._stall is None:
             cause = self._diagnosis(state)  # its length is not known yet

@@ -134,21 +134,24 @@ def _lacks_kubelets(trial: Trial) -> str | None:
 
 def _lacks_existing(trial: Trial) -> str | None:
     if trial.on != "kubeconfig" and any(group.existing for group in trial.node_groups()):
-        return f"it stands on existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
+        return f"it uses existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
     return None
 
 
 def _brings_parts(trial: Trial) -> str | None:
     if trial.on == "kubeconfig" and trial.setup.components:
-        return f"it brings its own {', '.join(trial.setup.components)}, and --on kubeconfig takes the cluster as it is"
+        return f"it replaces {', '.join(trial.setup.components)}, and --on kubeconfig cannot change components"
     return None
 
 
 def _lacks_the_application(trial: Trial) -> str | None:
-    """On fake nodes seatrial plays the application of a gang; on real nodes the containers would have to be that application."""
+    """On fake nodes seatrial plays the application of a gang or with checkpoints; on real nodes the containers would have to be
+    that application."""
     existing = any(group.existing for group in trial.node_groups())
     if existing and any(submit.gang for submit in trial.phases(Submit)):
         return "its pods wait for each other (gang), and on existing nodes no application does that"
+    if existing and any(submit.checkpoint for submit in trial.phases(Submit)):
+        return "its workloads continue at a checkpoint, and on existing nodes no application saves one"
     return None
 
 
@@ -163,14 +166,14 @@ def _differs_from_the_kept(trial: Trial) -> str | None:
     if trial.setup.stack != there.state.stack:
         return f"{which} runs the stack '{there.state.stack}', not '{trial.setup.stack}'; omit --cluster"
     if trial.setup.components:
-        return f"it brings its own {', '.join(trial.setup.components)}, and {which} has its parts already"
+        return f"it replaces {', '.join(trial.setup.components)}, and {which} already runs its components"
     table = (*CONTROL_PLANE, *OWN, *stacks.find(trial.setup.stack).settings)
     free = {(setting.component, setting.name) for setting in table if setting in OWN or not setting.of_processes}
     asked, has = _flat(trial.setup.settings), _flat(there.state.settings)
     for key in sorted((asked.keys() | has.keys()) - free):
         if asked.get(key) != has.get(key):
             component, name = key
-            return f"it requests {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
+            return f"it sets {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
     changes = [phase.name for step in trial.steps for phase in step if isinstance(phase, NodeChange)]
     if changes and there.nodes:
         return f"its phase {changes[0]} changes nodes, and those of {which} stay as they are"
@@ -192,7 +195,7 @@ def _changes_the_server(trial: Trial) -> str | None:
     if trial.on != "kubeconfig" and not trial.target.cluster:
         return None
     if wanted:
-        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+        return f"it brings {' and '.join(wanted)}, and --on kubeconfig and --cluster leave the API server as it is"
     for phase in trial.phases(Requests):
         if phase.verb in _CHANGING and not phase.of:
             return f"its phase {phase.name} may change objects of others; there it may only name a create phase (`of`)"

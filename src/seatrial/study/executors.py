@@ -69,7 +69,7 @@ def _worthwhile(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
     work = PER_TRIAL * len(trials)
-    work += sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.phases(Submit))
+    work += sum(submit.pods for trial in trials for submit in trial.phases(Submit))
     work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.phases(Requests))
     return _usable_cores() if work >= WORTH_A_POOL else 1
 
@@ -94,7 +94,7 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Pool:
-    """So many trials side by side, each in a process of its own."""
+    """A pool: parallel trials, each in its own process."""
 
     jobs: int
 
@@ -112,7 +112,7 @@ class Pool:
                 if not interruption.wanted:
                     raise SetupProblem(
                         f"a worker process died, perhaps for want of memory; what was observed is in {out}",
-                        "run fewer trials side by side (-j), or see what ended it (dmesg)",
+                        "run fewer parallel trials (-j), or look for the cause (dmesg)",
                     ) from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)  # as in one process: after an error nothing more begins

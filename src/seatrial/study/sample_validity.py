@@ -64,7 +64,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         )
         reasons.append(
             _of_times(
-                f"{coarse} of {sum(known.values())} times are known to half a second at best: nobody watched for "
+                f"{coarse} of {sum(known.values())} times are known to half a second at best: no process watched for "
                 f"{total:.1f} s in all, up to {longest:.1f} s at a time"
             )
         )
@@ -72,12 +72,12 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         reasons.append(_of_times(f"{known['worse']} of {sum(known.values())} times are known only roughly"))
     if hidden:
         stages = ", ".join(f"{stage} of {count}" for stage, count in hidden.items())
-        reasons.append(_of_times(f"workloads passed stages that nobody saw: {stages}"))
+        reasons.append(_of_times(f"workloads passed unseen stages: {stages}"))
     gone = _unseen(seen, watched.gone)
     if gone:
-        reasons.append(Doubt(f"{gone} workloads were gone before anyone saw how they ended"))
+        reasons.append(Doubt(f"{gone} workloads were gone before their end was observed"))
     if watched.behind_ns > BEHIND_MOST:
-        reasons.append(_of_times(f"whoever watched was up to {watched.behind_ns / SECOND:.1f} s behind"))
+        reasons.append(_of_times(f"the follower was up to {watched.behind_ns / SECOND:.1f} s behind"))
     return {
         "valid": not reasons,
         "reasons": to_json(reasons),
@@ -87,7 +87,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         "gone": gone,
         "behind_worst_s": watched.behind_ns / SECOND,
         "gaps": [
-            *({"from_s": first / SECOND, "to_s": last / SECOND, "what": "", "reason": "nobody watched"}
+            *({"from_s": first / SECOND, "to_s": last / SECOND, "what": "", "reason": "no process watched"}
               for first, last in unwatched),
             *({"from_s": (line.from_ns or 0) / SECOND, "to_s": (line.to_ns or 0) / SECOND, "what": line.what,
                "reason": line.reason} for line in told),

@@ -76,9 +76,9 @@ def _to_look_at(study: Study) -> tuple[list[TrialRecord], list[str]]:
     for trial in study.trials:
         target = trial.document.get("target") or {}
         if not target.get("study"):
-            notes.append(f"{trial.name} left nothing in a cluster that stays: there is nothing to sample")
+            notes.append(f"{trial.name} has no objects in a cluster: there is nothing to sample")
         elif target.get("removed"):
-            notes.append(f"{trial.name}: what it made was removed from the cluster; what was seen of it stays as it is")
+            notes.append(f"{trial.name}: its objects were removed from the cluster; earlier observations are kept")
         elif not trial.document.get("wall_epoch_ns"):
             notes.append(f"{trial.name} had not begun, or is of an earlier version of seatrial: no common clock")
         else:
@@ -106,7 +106,7 @@ def _wanted(trial: TrialRecord) -> SampleTarget:
     counts = [phase.get("count") for phase in trial.phases.values()]
     return SampleTarget(
         trial.directory, trial.stages, real.watches(), real.creates.plural, str(target["study"]),
-        str(target.get("namespace") or f"seatrial-{target['study']}"), int(document["wall_epoch_ns"]),
+        str(target.get("watched", target.get("namespace") or f"seatrial-{target['study']}")), int(document["wall_epoch_ns"]),
         sum(count for count in counts if isinstance(count, int)),
         frozenset(name for name, phase in trial.phases.items() if phase.get("interactive")),
     )  # fmt: skip
@@ -125,7 +125,7 @@ async def _look(
         except asyncio.CancelledError:
             result.interrupted = True
         except (ApiProblem, Lost, Unreachable) as problem:
-            raise SetupProblem(f"{problem.message}; what was seen until then is kept", problem.remedy) from problem
+            raise SetupProblem(f"{problem.message}; observations until then are kept", problem.remedy) from problem
         finally:
             interruption.cancels(None)
         result.over = result.over and sampler.over()
@@ -142,7 +142,7 @@ def _recall(sampler: Sampler, seen: Lifecycle) -> None:
 
 
 def finish(directory: Path) -> None:
-    """Updates trial.json, and seals segments that nobody writes any more."""
+    """Updates trial.json, and seals segments without a writer."""
     trial = TrialRecord.open(directory)
     bounds = _bounds(trial)
     document = {**trial.document, "sources": bounds}

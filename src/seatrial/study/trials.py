@@ -19,6 +19,7 @@ from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack
 from seatrial.model.plan import Expectation, Trial, to_json
+from seatrial.model.state import State
 from seatrial.record import metrics, requests
 from seatrial.record.files import write_json
 from seatrial.record.inventory import inventory
@@ -239,5 +240,16 @@ def _write_snapshots(directory: Path, ending: StepsResult) -> None:
     """Pods and nodes at a clog or timeout. The gzip header has no time: the same seed gives the same bytes."""
     for name, found in (("clog", ending.clog), ("timeout", ending.timed_out)):
         if found:
-            data = gzip.compress(json.dumps(to_json(found.state)).encode(), mtime=0)
+            data = gzip.compress(json.dumps(_snapshot(found.state)).encode(), mtime=0)
             (directory / f"snapshot-{name}.json.gz").write_bytes(data)
+
+
+def _snapshot(state: State) -> Any:
+    """As JSON; queues are there only where a fleet has them."""
+    found = to_json(state)
+    if not state.fleet.queues:
+        del found["fleet"]
+    for workload in found["workloads"]:
+        if not workload["queue"]:
+            del workload["queue"]
+    return found

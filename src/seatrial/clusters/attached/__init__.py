@@ -1,4 +1,4 @@
-"""Any cluster of a kubeconfig. It is somebody else's, so the rules are strict:
+"""Any cluster of a kubeconfig. It has other users, so the rules are strict:
 
 - its context must be named; none is picked by default;
 - what we create carries a label of this trial from its first moment, in a namespace and on fake nodes of our own, so that it can be

@@ -11,6 +11,7 @@ from seatrial.clusters.attached.preflight import (
     CLOCK_WARN_S,
     FOR_FAKES,
     FOR_PRIORITIES,
+    FOR_QUEUES,
     LIMITED,
     clock_words,
     denied,
@@ -60,6 +61,11 @@ async def _look(client: Client, signs: Signs, permissions: Permissions) -> Async
     if lacking := await denied(client, FOR_PRIORITIES):
         words = ", ".join(need.verb for need in lacking)
         yield Finding("warn", f"no permission to {words} priorityclasses", "scenarios with `priority` need it")
+    if lacking := await denied(client, FOR_QUEUES):
+        words = ", ".join(str(need) for need in lacking)
+        yield Finding(
+            "warn", f"no permission to {words}", "scenarios with `queues` need it, where a queue is a namespace"
+        )
     yield await _nodes(client)
     yield await _kwok(client)
     async for finding in _stacks(client, signs, permissions):

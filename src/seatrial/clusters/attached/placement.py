@@ -25,7 +25,7 @@ class StudyPlacement:
     def __init__(self, trial: Trial, study: str) -> None:
         self.existing = [group.existing for group in trial.setup.nodes if group.existing]
         self.fakes = [self._ours(group, study) for group in trial.node_groups() if not group.existing]
-        self.preempts = not self.existing  # pods on existing nodes may be somebody else's
+        self.preempts = not self.existing  # pods on existing nodes may belong to other users
         self._trial, self._study = trial, study
         self._terms = tuple(term for selector in self.existing for term in parse_selector(selector))
         self._shapes: dict[

@@ -21,7 +21,17 @@ from seatrial.clusters.kwok.fake_nodes import NODE_LEASES
 from seatrial.clusters.live.session import priorities
 from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.kube import Access, ApiProblem, Client
-from seatrial.kube.resources import CONFIGMAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from seatrial.kube.resources import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    LEASES,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from seatrial.kube.reviews import UserReview, allowed, whoami
 from seatrial.kube.shapes import Meta, Node, Object
 from seatrial.model.errors import SetupProblem
@@ -47,6 +57,10 @@ FOR_FAKES = (
 )
 FOR_EXISTING = (Permission("list", NODES),)
 FOR_CLASSES = ("create", "get", "list", "delete")  # of a priority
+# Asked for by the stacks whose queues are namespaces.
+FOR_QUEUES = tuple(
+    Permission(verb, kind) for kind in (RESOURCE_QUOTAS, LIMIT_RANGES) for verb in ("get", "create", "patch")
+)
 FOR_PRIORITIES = tuple(Permission(verb, PRIORITY_CLASSES) for verb in FOR_CLASSES)
 
 
@@ -123,7 +137,7 @@ LIMITED = (
 
 @dataclass(frozen=True, slots=True)
 class ForeignKwok:
-    """A KWOK of somebody else's. `ours_too`: it would play our nodes as well."""
+    """A KWOK that is not ours. `ours_too`: it would play our nodes as well."""
 
     place: str
     ours_too: bool

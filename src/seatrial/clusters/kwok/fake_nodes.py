@@ -92,7 +92,7 @@ def names(group: NodeGroup, first: int = 0) -> list[str]:
 
 
 async def lease_holders(client: Client, nodes: set[str]) -> dict[str, str]:
-    """Who holds the leases of these nodes; those that nobody holds are left out."""
+    """The holders of the nodes' leases; nodes without a holder are left out."""
     leases = await client.list(LEASES, NODE_LEASES, shape=_Lease, resourceVersion="0")
     found = {lease.metadata.name: lease.spec.holder_identity for lease in leases.items}
     return {name: found[name] for name in nodes if found.get(name)}

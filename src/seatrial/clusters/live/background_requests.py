@@ -1,4 +1,4 @@
-"""Requests that nobody waits for, sent from the handlers of watches, which must not block."""
+"""Fire-and-forget requests from the handlers of watches, which must not block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BackgroundRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, request: Coroutine[Any, Any, object], what: str) -> None:
-        """`what` is said before the error if the request fails."""
+        """`what` prefixes the error message if the request fails."""
         task = asyncio.create_task(self._do(request, what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

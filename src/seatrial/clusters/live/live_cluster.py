@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from seatrial.clusters.access.applying import make_namespace
+from seatrial.clusters.access.applying import make_namespaces
 from seatrial.clusters.live.client_priority import USUAL, ahead
 from seatrial.clusters.live.live_validity import validity_of
 from seatrial.clusters.live.node_pool import NodePool
@@ -64,7 +64,7 @@ class Placement:
     requests: Callable[[Requests], Requests] = _as_written
     nodes: Callable[[NodeChange], NodeChange] = _as_written
     group: Callable[[str], str] = _as_written  # name of a node group → what the scenario calls it
-    preempts: bool = True  # pods of a higher priority evict others: not where these may be somebody else's
+    preempts: bool = True  # pods of a higher priority evict others: not where these may belong to other users
 
 
 class LiveCluster:
@@ -122,7 +122,8 @@ class LiveCluster:
         session = self._session
         session.begin()
         await self._host.connect()
-        await make_namespace(session.client, session.namespace, session.labels)
+        namespaces = [session.namespace, *session.queue_namespaces]
+        await make_namespaces(session.client, namespaces, session.labels)
         await self._make_priority_classes()
         self._submitter.connect(self._host.kubeconfig())
         for group in session.trial.setup.nodes:
@@ -174,8 +175,9 @@ class LiveCluster:
 
     def state(self) -> State:
         session, nodes = self._session, self._nodes
-        quota = session.stack.quota(session.trial.setup.settings, nodes.capacity())
-        return state_of(
+        fleet = session.trial.setup.fleet
+        quota = None if fleet.queues else session.stack.quota(session.trial.setup.settings, nodes.capacity())
+        state = state_of(
             self.now(),
             session.observer,
             self._submitter.workloads,
@@ -184,6 +186,7 @@ class LiveCluster:
             quota,
             self._dead(),
         )
+        return replace(state, fleet=fleet)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         workloads = self.state().workloads

@@ -36,7 +36,7 @@ async def play_applications(client: Client, log: Callable[[str], None]) -> None:
 
 
 async def bind_claims(client: Client, log: Callable[[str], None]) -> None:
-    """All claims of the cluster: nobody else provisions volumes on a cluster of ours."""
+    """All claims of the cluster: our clusters have no other provisioner."""
     binder = VolumeBinder(client, log)
     try:
         await _follow(client, CLAIMS, VolumeClaim, binder.sees, "", log)

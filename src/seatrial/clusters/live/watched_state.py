@@ -78,7 +78,7 @@ def _workload(observer: Observer, number: int, workload: Workload, pods: _Pods) 
     return WorkloadState(
         number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
         workload.duration, ledger.stage_of(number), observer.when(number, ledger.number["submitted"]) or 0,
-        (admitted is None or ledger.has_reached(number, admitted)) and number not in ledger.evicted,
+        admitted is None or (ledger.has_reached(number, admitted) and number not in ledger.evicted),
         tuple(pods.places), 0, pods.running, pods.waiting, pods.finished, observer.said.get(number, ""),
-        pods.began + workload.duration if pods.running else 0,
+        pods.began + workload.duration if pods.running else 0, workload.queue,
     )  # fmt: skip

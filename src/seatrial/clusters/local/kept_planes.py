@@ -93,7 +93,7 @@ def up(
 
 
 def _leave(process: subprocess.Popen[bytes]) -> None:
-    """The keeper outlives this process: nobody waits for it."""
+    """Starts the keeper, which outlives this process."""
     process.returncode = 0
 
 

@@ -138,7 +138,7 @@ def reap() -> list[str]:
 
 
 def clear(name: str) -> None:
-    """Removes a cluster that nobody runs."""
+    """Removes a cluster without a running owner."""
     with _registry():
         layout = Layout(clusters_root() / name)
         if not is_run(layout):

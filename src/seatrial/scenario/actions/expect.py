@@ -45,7 +45,7 @@ Figures = Annotated[list[Annotated[str, BeforeValidator(_figure)]], _ONE_OR_MORE
 
 
 def expectations(source: Source, texts: Iterable[str], path: KeyPath) -> tuple[Expectation, ...]:
-    """Each with the place where it was written."""
+    """Expectations with their places in the file."""
     return tuple(Expectation(text, source.at((*path, number))) for number, text in enumerate(texts))
 
 
