@@ -132,9 +132,8 @@ class Sim:
     def schedule_with(self, kind: Callable[[Around], S]) -> S:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
-        parts = Around(
-            self.kernel, self.api, self.nodes, self.pods, settings, self._bound, self.stream("preemption")
-        )  # fmt: skip
+        random = self.stream("preemption")
+        parts = Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound, random)
         self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
         made.preemption.delete, made.preemption.evicted = self._delete_victim, self.places.preempted
