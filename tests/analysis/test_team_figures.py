@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.analysis.comparing import compare
 from seatrial.analysis.fair_shares import FleetUse, fair_shares, filled
+from seatrial.analysis.gates import judge
 from seatrial.analysis.stage_times import lifecycle
 from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import write_tables
 from seatrial.analysis.team_tables import team_rows
 from seatrial.analysis.trial_figures import asked_of, figures
+from seatrial.model.errors import UsageProblem
 from seatrial.model.figures import CLASS, FIGURES, PHASE, QUEUE
 from seatrial.model.fleet import FAIR_SHARING, PREEMPTED, REASONS, RECLAIMED, Cohort, FlavorQuota, Fleet, Queue
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, RELEASED, lifecycle_with
@@ -114,6 +118,23 @@ def test_a_gang_loses_nothing_before_all_its_pods_ran(tmp_path: Path) -> None:
     part = write_trial(tmp_path / "part", Made([half], gang=True, end_ms=200 * S))
     assert asked(whole, "work_lost_s") == [2 * 70]
     assert asked(part, "work_lost_s") == [0]
+
+
+def test_a_gang_that_loses_one_pod_begins_again_with_the_others(tmp_path: Path) -> None:
+    """Two pods run from 10 s. One is lost at 50 s; its replacement runs from 60 s, and is lost at 100 s."""
+    pods = [
+        pod(1, running=10, finished=200),
+        pod(1, running=10, lost=50),
+        pod(51, running=60, lost=100),
+        pod(101, running=110, finished=200),
+    ]
+    job = Job(
+        {"submitted": 0, "completed": 200 * S},
+        pods,
+        size=2,
+        evictions=[(50 * S, PREEMPTED, -1), (60 * S, "", -1), (100 * S, PREEMPTED, -1)],
+    )
+    assert asked(write_trial(tmp_path / "t", Made([job], gang=True, end_ms=300 * S)), "work_lost_s") == [40 + 40]
 
 
 def test_waits_are_until_the_first_admission_and_classes_default_to_the_phase(tmp_path: Path) -> None:
@@ -273,3 +294,53 @@ def test_the_sums_of_queues_classes_and_phases_are_those_of_the_whole(jobs: Sequ
         assert sum(one.lent["cpu"] for one in use.queues.values()) <= borrowed + 1e-6
         assert use.share_error is None or use.share_error >= 0
         assert use.jain is None or 0 < use.jain <= 1 + 1e-9
+
+
+# who asks them
+
+
+def gated(out: Path, *expect: str) -> Study:
+    write_study(out, [two_teams()])
+    document = json.loads((out / "study.json").read_text())
+    document["expect"] = [{"text": text, "place": f"s.yaml:{line}:1"} for line, text in enumerate(expect, 1)]
+    (out / "study.json").write_text(json.dumps(document))
+    return Study.open(out)
+
+
+def test_gates_ask_by_queue_and_by_class(tmp_path: Path) -> None:
+    holds = (
+        "wait_p99_s(queue=blue) <= 10",
+        "preempted(class=long) == 0",
+        "share_error < 0.1",
+        "reclaimed(kwok, queue=red) == 1",
+    )
+    verdicts = judge(gated(tmp_path / "a", *holds))
+    assert {verdict.state for verdict in verdicts} == {"holds"}, [verdict.line for verdict in verdicts]
+    failing = judge(gated(tmp_path / "b", "evicted(class=long) == 0"))
+    assert "evicted(class=long) is 1" in failing[0].line
+    study = gated(tmp_path / "c", "wait_p99_s(queue=blue) <= 10")
+    write_tables(study)
+    assert judge(Study.open(study.out))[0].state == "holds", "also from the tables"
+
+
+def test_a_figure_of_a_shared_fleet_can_be_asked_of_a_study_without_one(tmp_path: Path) -> None:
+    out = write_study(tmp_path / "out", [Made([plain()])])
+    document = json.loads((out / "study.json").read_text())
+    document["expect"] = [{"text": "wait_p99_s < 1 and evicted == 0", "place": "s.yaml:1:1"}]
+    (out / "study.json").write_text(json.dumps(document))
+    write_tables(Study.open(out))
+    assert judge(Study.open(out))[0].state == "holds"
+
+
+def test_comparisons_ask_by_queue_and_name_the_nearest(tmp_path: Path) -> None:
+    other = two_teams()
+    other.setup, other.number = "other", 2
+    study = Study.open(write_study(tmp_path / "out", [two_teams(), other]))
+    [comparison] = compare([study], figures=["borrowed_s(queue=red)", "share_error"])
+    assert [(one.name, one.verdict) for one in comparison.tested] == [
+        ("borrowed_s(queue=red)", "same"),
+        ("share_error", "same"),
+    ]
+    with pytest.raises(UsageProblem, match="these studies have no queue 'bleu'") as problem:
+        compare([study], figures=["wait_p99_s(queue=bleu)"])
+    assert "did you mean 'blue'?" in problem.value.remedy

@@ -180,7 +180,7 @@ def test_the_exit_status_follows_expect(seatrial: Seatrial, tmp_path: Path, expe
 def test_a_gang_larger_than_the_cluster_is_said_before_the_run_and_runs(seatrial: Seatrial, tmp_path: Path) -> None:
     gang = GOOD.replace('count: "${jobs}"', "count: 1, pods: 3, gang: true").replace("cpu: 10m", "cpu: 2")
     done = seatrial("run", _write(tmp_path, gang + "expect: ['outcome == \"clogged\"']\n"), "-o", "out")
-    said = "finding: load: a gang of 3 pods that each ask for cpu 2 is larger than the cluster, which holds 2 of them"
+    said = "finding: load: a gang of 3 pods that each request cpu 2 is larger than the cluster, which holds 2 of them"
     assert said in done.stderr
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

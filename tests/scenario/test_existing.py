@@ -42,7 +42,7 @@ def test_where_there_are_none_the_set_up_is_left_out_with_a_line_that_says_so(on
     checked = check(expand(from_text(BOTH, "s.yaml"), on=on, stacks=STACKS))
     assert [trial.setup.name for trial in checked.trials] == ["fake"]
     assert checked.skipped == [
-        f"set-up 'real' is left out: it stands on existing nodes, and --on {on} has none; they need --on kubeconfig"
+        f"set-up 'real' is left out: it uses existing nodes, and --on {on} has none; they need --on kubeconfig"
     ]
     with pytest.raises(SetupProblem, match="existing nodes"):
         check(expand(from_text(ALONE, "s.yaml"), on=on, stacks=STACKS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_with_any_other_stack_pods_ask_for_their_gpus_and_nothing_is_declared(st
     assert [(s.sizes, s.shape.requests[GPU], s.declares) for s in trial.phases(Submit)] == [
         ((2,), 8, None), ((1,), 16, None), ((1,), 24, None),
     ]  # fmt: skip
-    assert stacks.find(stack).refuses(trial) is None
+    assert stacks.find(stack).refuses(replace(trial, on=stacks.find(stack).runs_on[0])) is None
 
 
 def test_gpu_requests_come_as_in_the_experiment() -> None:

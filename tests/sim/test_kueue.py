@@ -22,7 +22,7 @@ from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.apiserver import ApiClient
-from seatrial.stacks.kueue.pending import GoHeap, Inadmissible, Key
+from seatrial.stacks.kueue.pending import Entry, GoHeap, Inadmissible, Key
 from tests.sim.making import GI, Ran, run, submit, trial
 
 
@@ -149,13 +149,13 @@ def test_a_strict_queue_looks_at_its_head_ten_times_a_second_at_most(
     from seatrial.stacks.kueue.quota_scheduler import QuotaScheduler
 
     looks: list[int] = []
-    why_not = QuotaScheduler._why_not
+    pop = QuotaScheduler._pop
 
-    def counted(self: QuotaScheduler, entry: object) -> str:
+    def counted(self: QuotaScheduler) -> list[Entry]:
         looks.append(self._sim.kernel.now)
-        return why_not(self, entry)  # type: ignore[arg-type]
+        return pop(self)
 
-    monkeypatch.setattr(QuotaScheduler, "_why_not", counted)
+    monkeypatch.setattr(QuotaScheduler, "_pop", counted)
     steps = ((named("first", pods=2, cpu=4, seconds=60),), (Pause("later", SECOND),), (named("next", cpu=4),), WAIT)
     run(queued(*steps, settings={"strategy": "StrictFIFO"}), tmp_path)
     blocked = [look for look in looks if 10 * SECOND <= look < 50 * SECOND]

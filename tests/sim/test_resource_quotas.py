@@ -84,6 +84,21 @@ def test_pods_of_the_same_job_that_end_bring_the_next_try_within_a_second(tmp_pa
     assert created[2] - min(ran.times("finished")) == pytest.approx(1, abs=0.3)
 
 
+def test_jobs_in_two_quotas_get_their_pods_when_real_ones_did(tmp_path: Path) -> None:
+    """As seen on `local` (docs/stacks/default.md): every failed sync doubles the wait, whoever caused it."""
+    fleet = Fleet((queue("red", 4_000), queue("blue", 2_000)))
+    phases = (jobs("a", "red", 12, 1_000, 10), jobs("b", "blue", 2, 1_000, 5, pods=5))
+    ran = run(trial(*to_the_end(*phases), nodes=[fakes(4)], fleet=fleet), tmp_path)
+    created = {phase: [at for (at, count), (_, before) in zip(seen, [(0.0, 0), *seen], strict=False) if count > before]
+               for phase in "ab" for seen in [live(ran, phase)]}  # fmt: skip
+    real = {
+        "a": [0.09, 0.13, 0.17, 0.17, 15.20, 15.33, 15.38, 15.49, 31.53, 31.59, 31.63, 31.73],
+        "b": [0.18, 0.18, 7.23, 7.26, 14.27, 14.29, 40.29, 40.32, 47.35, 47.36],
+    }
+    assert created["a"] == pytest.approx(real["a"], abs=0.4)
+    assert created["b"] == pytest.approx(real["b"], abs=0.4)
+
+
 def test_gangs_that_share_a_quota_block_each_other_and_the_diagnosis_quotes_the_refusal(tmp_path: Path) -> None:
     """The Job controller creates pods one by one: two gangs of two in a quota of two pods get one each."""
     fleet = Fleet((queue("red", 2_000),))

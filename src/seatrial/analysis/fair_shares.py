@@ -243,7 +243,7 @@ class FleetUse:
 
     def _of_pool(self, pool: QuotaPool) -> dict[str, QueueUse]:
         lasting, resource = pool.lasting, pool.contended
-        borrowed, lent = {}, {}
+        borrowed, lent, own = {}, {}, {name: pool.nominal(name) for name in pool.resources}
         for name in pool.resources:
             borrowed[name], lent[name] = ((table * lasting).sum(axis=1) for table in borrowed_and_lent(pool, name))
         if resource:
@@ -254,7 +254,7 @@ class FleetUse:
         found = {}
         for place, queue in enumerate(pool.queues):
             use = QueueUse(
-                {name: float(pool.nominal(name)[place] * lasting.sum()) for name in pool.resources},
+                {name: float(own[name][place] * lasting.sum()) for name in pool.resources},
                 {name: float(borrowed[name][place]) for name in pool.resources},
                 {name: float(lent[name][place]) for name in pool.resources},
             )

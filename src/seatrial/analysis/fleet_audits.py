@@ -34,7 +34,7 @@ TOGETHER_NS = 1 * SECOND  # changes within a second count as simultaneous
 KEPT_NS = 30 * SECOND  # taking quota back takes a cycle, an eviction and the end of pods
 PROMPT_NS = 1 * MINUTE  # a preemptor waits for the pods of its victims to end: 30 s of grace, and a margin
 AGAIN = 3
-ENDLESS = 1 << 40
+ENDLESS = 1 << 62
 STARVED_NS, STARVED_TIMES, STARVED_BY = 10 * MINUTE, 10, 10
 
 
@@ -99,38 +99,46 @@ def _quota_exceeded(seen: Lifecycle, use: FleetUse) -> Audit:
 
 
 def _kept_below(seen: Lifecycle, use: FleetUse) -> Audit:
-    examples: list[dict[str, Any]] = []
+    found: list[tuple[int, int, int, int, QuotaPool]] = []  # how long in all, from when to when the longest, queue
+    smallest = _smallest(seen)
     for pool in use.pools:
         resource = pool.contended
         if not resource:
             continue
         used, wanted, own = pool.used(resource), pool.wanted(resource), pool.nominal(resource)
         borrowed, _ = borrowed_and_lent(pool, resource)
-        by_others = borrowed.sum(axis=0) - borrowed
+        in_all = borrowed.sum(axis=0)
         for place, queue in enumerate(pool.queues):
-            least = _smallest(seen, queue.name, resource)
-            room = own[place] - used[place]
-            kept = (wanted[place] - used[place] >= least) & (room >= least) & (by_others[place] > 0) & (least > 0)
-            since, until, lasted = _longest(kept, pool)
+            least = smallest.get((queue.name, resource), 0)
+            if not least:
+                continue
+            waits, has_room = wanted[place] - used[place] >= least, own[place] - used[place] >= least
+            since, until, lasted = _longest(waits & has_room & (in_all > borrowed[place]), pool)
             if until - since > KEPT_NS:
-                here = (pool.moments[:-1] >= since) & (pool.moments[:-1] < until)
-                lenders = np.flatnonzero((borrowed[:, here] > 0).any(axis=1))
-                examples.append({
-                    "queue": queue.name, "resource": resource, "quota": int(own[place]), "held": int(used[place][here].min()),
-                    "from_s": seconds(seen, since), "until_s": seconds(seen, until), "lasted_s": seconds_of(lasted),
-                    "borrowers": [pool.queues[n].name for n in lenders[:EXAMPLES].tolist()],
-                })  # fmt: skip
-    examples.sort(key=lambda one: -one["lasted_s"])
+                found.append((lasted, since, until, place, pool))
+    found.sort(key=lambda one: -one[0])
+    examples = [_kept_example(seen, *one) for one in found[:EXAMPLES]]
     finding = "No queue was kept below its quota for longer than 30 s while others borrowed."
-    if examples:
+    if found:
         first = examples[0]
         held, quota = (quantity(first["resource"], first[name]) for name in ("held", "quota"))
         finding = (
-            f"{some(len(examples), 'queue was', 'queues were')} kept below quota while others borrowed: {first['queue']} held "
+            f"{some(len(found), 'queue was', 'queues were')} kept below quota while others borrowed: {first['queue']} held "
             f"{held} of its {quota} from {first['from_s']} s to {first['until_s']} s ({first['lasted_s']} s in all) while "
             f"{', '.join(first['borrowers'])} borrowed. {_take_back(seen)}"
         )
-    return audit_of("kept below quota", finding, len(examples), examples[:EXAMPLES])
+    return audit_of("kept below quota", finding, len(found), examples)
+
+
+def _kept_example(seen: Lifecycle, lasted: int, since: int, until: int, place: int, pool: QuotaPool) -> dict[str, Any]:
+    here = (pool.moments[:-1] >= since) & (pool.moments[:-1] < until)
+    borrowed, _ = borrowed_and_lent(pool, pool.contended)
+    borrowers = np.flatnonzero((borrowed[:, here] > 0).any(axis=1))
+    return {
+        "queue": pool.queues[place].name, "resource": pool.contended, "quota": int(pool.nominal(pool.contended)[place]),
+        "held": int(pool.used(pool.contended)[place][here].min()), "from_s": seconds(seen, since), "until_s": seconds(seen, until),
+        "lasted_s": seconds_of(lasted), "borrowers": [pool.queues[n].name for n in borrowers[:EXAMPLES].tolist()],
+    }  # fmt: skip
 
 
 def _take_back(seen: Lifecycle) -> str:
@@ -142,16 +150,17 @@ def _take_back(seen: Lifecycle) -> str:
     return "It may take its quota back: see whom it evicted for that (evictions.parquet), and how long their pods took to end."
 
 
-def _smallest(seen: Lifecycle, queue: str, resource: str) -> int:
-    """What the smallest workload of a queue asks for."""
-    sizes = seen.workloads.filter(pl.col("queue") == queue).group_by("phase").agg(pl.col("pods").min()).rows()
-    asked = []
-    for name, pods in sizes:
+def _smallest(seen: Lifecycle) -> dict[tuple[str, str], int]:
+    """Queue and resource → what the smallest workload asks for."""
+    found: dict[tuple[str, str], int] = {}
+    sizes = seen.workloads.group_by("queue", "phase", maintain_order=True).agg(pl.col("pods").min()).rows()
+    for queue, name, pods in sizes:
         phase = seen.trial.phases.get(name) or {}
         told = phase.get("declares")
-        amount = int(((phase.get("requests") if told is None else told) or {}).get(resource, 0)) * int(pods)
-        asked += [amount] if amount else []
-    return min(asked, default=0)
+        for resource, amount in ((phase.get("requests") if told is None else told) or {}).items():
+            if amount:
+                found[queue, resource] = min(found.get((queue, resource), ENDLESS), int(amount) * int(pods))
+    return found
 
 
 # workloads

@@ -9,7 +9,7 @@ Sums are integers (microseconds × units), as in `utilisation`: sums of groups a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,26 +135,40 @@ def lost_microseconds(seen: Lifecycle) -> dict[str, int]:
     if not evicted.height or not {LOST.name, RUNNING.name} <= set(seen.pods.columns):
         return {}
     phases = seen.trial.phases
-    gangs = [name for name, phase in phases.items() if phase.get("gang")]
-    kept = {name: int(phase.get("checkpoint_ns") or 0) // _US for name, phase in phases.items()}
-    ordinal = evicted.sort("at_ns").with_columns(pl.int_range(1, pl.len() + 1).over("workload").alias("run"))
     pods = _with_ends(seen).join(evicted, on="workload", how="semi").filter(pl.col(RUNNING.name).is_not_null())
-    pods = pods.sort(RUNNING.name).join_asof(
-        ordinal, left_on=RUNNING.name, right_on="at_ns", by="workload", strategy="backward", check_sortedness=False
-    )
-    together = pl.len().over("workload", "run") >= pl.col("size")
-    began = pl.when(pl.col("phase").is_in(gangs)).then(
-        pl.when(together).then(pl.col(RUNNING.name).max().over("workload", "run"))
-    ).otherwise(RUNNING.name)  # fmt: skip
-    every = pl.col("phase").replace_strict(kept, default=0, return_dtype=pl.Int64)
-    ran = pl.col("ran")
-    rows = (
-        pods.with_columns(pl.col("run").fill_null(0)).with_columns(began.alias("began"))
-        .filter(pl.col(LOST.name).is_not_null() & pl.col("began").is_not_null())
-        .with_columns(((pl.col(LOST.name) - pl.col("began")).clip(lower_bound=0) // _US).alias("ran"), every.alias("every"))
-        .with_columns(pl.when(pl.col("every") > 0).then(ran % pl.col("every").clip(lower_bound=1)).otherwise(ran).alias("ran"))
-    )  # fmt: skip
-    return {str(phase): int(us) for phase, us in rows.group_by("phase").agg(ran.sum()).rows()}
+    of: dict[tuple[int, str, int], list[tuple[int, int | None]]] = {}
+    for number, phase, size, ran, lost in pods.select("workload", "phase", "size", RUNNING.name, LOST.name).iter_rows():
+        of.setdefault((number, phase, size), []).append((ran, lost))
+    found: dict[str, int] = {}
+    for (_, phase, size), times in of.items():
+        about = phases.get(phase) or {}
+        every = int(about.get("checkpoint_ns") or 0) // _US
+        began = _gang_began(times, size) if about.get("gang") else [ran for ran, _ in times]
+        for since, (_, lost) in zip(began, times, strict=True):
+            if since is not None and lost is not None:
+                us = max(lost - since, 0) // _US
+                found[phase] = found.get(phase, 0) + (us % every if every else us)
+    return found
+
+
+def _gang_began(pods: Sequence[tuple[int, int | None]], size: int) -> list[int | None]:
+    """For each pod of a gang (when it ran, when it was lost) since when the application ran that ended with the pod; None if it did
+    not run, or the pod was not lost. It runs while all pods do: a lost pod ends it, the last replacement begins it again."""
+    events = [(ran, 1, place) for place, (ran, _) in enumerate(pods)]
+    events += [(lost, 0, place) for place, (_, lost) in enumerate(pods) if lost is not None]
+    found: list[int | None] = [None] * len(pods)
+    running, since, ended = 0, None, None  # `ended`: since when the application had run that was stopped last
+    for at, comes, place in sorted(events):
+        if comes:
+            running += 1
+            if running >= size and since is None:
+                since, ended = at, None
+            continue
+        running -= 1
+        if since is not None:
+            since, ended = None, since
+        found[place] = ended if ended is not None and pods[place][0] <= ended else None
+    return found
 
 
 def resource_seconds(microseconds: Mapping[str, int], phases: Mapping[str, Mapping[str, Any]], kind: str) -> float:

@@ -35,7 +35,7 @@ _KEYWORD = re.compile(r"\bclass(?=\s*=(?!=))")
 TRUTH: dict[str, float] = {"true": True, "false": False}
 ALLOWED = (
     "it may have comparisons, and, or, not, + - * / // %, numbers, texts in quotes, names, figure(set-up), figure(identity), "
-    "figure(phase=name), figure(queue=name), figure(class=name) and parentheses"
+    "figure(phase=name; or queue=, class=) and parentheses"
 )
 
 

@@ -57,6 +57,7 @@ class JobController:
         self._refusals: dict[int, int] = {}  # Job → syncs that failed one after another
         self._retry_at: dict[int, int] = {}  # Job → when it is synced again after that
         self._held_back: set[int] = set()  # Jobs whose last sync failed
+        self._ready_seen: dict[int, int] = {}  # Job that had such a sync → ready pods when its current one began
         self.pod_webhooks = 0  # ns that a stack's webhooks add to the creation of a pod
         self._client = ApiClient("job-controller", float(settings["qps"]), float(settings["burst"]))
         self._idle_workers = int(settings["job-syncs"])
@@ -164,8 +165,12 @@ class JobController:
         self._plan_sync(job, now, when)
 
     def _plan_sync(self, job: int, now: int, when: int) -> None:
-        if self._retry_at and self._retry_at.get(job, when) > when:
-            del self._retry_at[job]  # a key is in the work queue once, at the earliest of its times
+        if (
+            self._retry_at and job in self._retry_at
+        ):  # a key waits in the work queue once, for the earliest of its times
+            if self._retry_at[job] <= when:
+                return
+            del self._retry_at[job]
         if self._sync_planned[job] != when:
             self._sync_planned[job] = when
             self._kernel.after(when - now, self._enqueue, job)
@@ -219,8 +224,8 @@ class JobController:
         self._suspended.discard(job)
         self._status_suspended.discard(job)
         self._held_back.discard(job)
-        self._refusals.pop(job, None)
-        self._retry_at.pop(job, None)
+        for by_job in (self._refusals, self._retry_at, self._ready_seen):
+            by_job.pop(job, None)
 
     # one sync
 
@@ -228,6 +233,8 @@ class JobController:
         if self._refusals:
             self._held_back.discard(job)
             self._retry_at.pop(job, None)
+            if job in self._refusals:
+                self._ready_seen[job] = self._ready[job]
         if not self._completions[job]:
             self._done(job)
         elif self._finished[job]:
@@ -255,6 +262,8 @@ class JobController:
     def _written(self, job: int) -> None:
         for call in self.when_written:
             call(job)
+        if self._refusals and job in self._refusals and self._completions[job]:
+            self._sync_batched(job)  # the Job's own update
         self._done(job)
 
     def _delete_active_pods(self, job: int) -> None:
@@ -322,18 +331,18 @@ class JobController:
                 self._create_batch((job, size * 2))
 
     def _fail(self, job: int, created: bool) -> None:
-        """The sync failed. The status is written if pods were created before, and the first time."""
+        """The sync failed. The status is written the first time, and if pods were created or became ready."""
         failures, now = self._refusals.get(job, 0), self._kernel.now
         self._refusals[job] = failures + 1
         self._held_back.add(job)
-        writes = created or not failures
-        wait = min(API_BACKOFF_FIRST << min(failures, _DOUBLINGS), API_BACKOFF_MOST)
-        when = now + (min(wait, POD_EVENTS_BATCHED) if writes else wait)
+        when = now + min(API_BACKOFF_FIRST << min(failures, _DOUBLINGS), API_BACKOFF_MOST)
         if not now < self._sync_planned[job] <= when:
             self._retry_at[job] = when
             self._kernel.at(when, self._retry, (job, when))
-        if writes:
+        ready = self._ready_seen.pop(job, 0)  # pods that became ready since are for the next sync
+        if created or not failures or ready != self._status_ready[job]:
             self._write_status(job)
+            self._status_ready[job] = ready
         else:
             self._done(job)
 

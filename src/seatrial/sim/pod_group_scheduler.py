@@ -218,6 +218,7 @@ class GroupScheduler(Scheduler):
             del self._evicting[job]
             took = self._parked.pop(job, None)
             if took is not None and self._unplaced.get(job):
+                self._changed()  # the other groups may rest
                 self._groups.failed(job, took, unchanged=False)
                 self._wake()
 

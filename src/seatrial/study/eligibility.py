@@ -134,7 +134,7 @@ def _lacks_kubelets(trial: Trial) -> str | None:
 
 def _lacks_existing(trial: Trial) -> str | None:
     if trial.on != "kubeconfig" and any(group.existing for group in trial.node_groups()):
-        return f"it stands on existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
+        return f"it uses existing nodes, and --on {trial.on} has none; they need --on kubeconfig"
     return None
 
 
@@ -173,7 +173,7 @@ def _differs_from_the_kept(trial: Trial) -> str | None:
     for key in sorted((asked.keys() | has.keys()) - free):
         if asked.get(key) != has.get(key):
             component, name = key
-            return f"it requests {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
+            return f"it sets {component}.{name}: {asked.get(key)}, and {which} was started with {has.get(key)}"
     changes = [phase.name for step in trial.steps for phase in step if isinstance(phase, NodeChange)]
     if changes and there.nodes:
         return f"its phase {changes[0]} changes nodes, and those of {which} stay as they are"
@@ -195,7 +195,7 @@ def _changes_the_server(trial: Trial) -> str | None:
     if trial.on != "kubeconfig" and not trial.target.cluster:
         return None
     if wanted:
-        return f"it brings {' and '.join(wanted)}, and a cluster that is there already is measured as it is"
+        return f"it brings {' and '.join(wanted)}, and --on kubeconfig and --cluster leave the API server as it is"
     for phase in trial.phases(Requests):
         if phase.verb in _CHANGING and not phase.of:
             return f"its phase {phase.name} may change objects of others; there it may only name a create phase (`of`)"

@@ -112,7 +112,7 @@ class Pool:
                 if not interruption.wanted:
                     raise SetupProblem(
                         f"a worker process died, perhaps for want of memory; what was observed is in {out}",
-                        "run fewer trials side by side (-j), or see what ended it (dmesg)",
+                        "run fewer parallel trials (-j), or look for the cause (dmesg)",
                     ) from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)  # as in one process: after an error nothing more begins

@@ -48,7 +48,7 @@ def earlier_run(where: str) -> EarlierRun | None:
     document, asked = study.get("scenario") or {}, study.get("asked") or {}
     if not document.get("steps"):
         raise UsageProblem(
-            f"{path} holds no scenario ({study.get('name')})", "only what `seatrial run` made can be run again"
+            f"{path} holds no scenario ({study.get('name')})", "only a study of `seatrial run` can be run again"
         )
     known = {name: study["target"][name] for name in _KEPT if name in (study.get("target") or {})}
     return EarlierRun(

@@ -75,7 +75,7 @@ def _validity(seen: Lifecycle, watched: gaps.Watched) -> dict[str, Any]:
         reasons.append(_of_times(f"workloads passed unseen stages: {stages}"))
     gone = _unseen(seen, watched.gone)
     if gone:
-        reasons.append(Doubt(f"{gone} workloads were gone before anyone saw how they ended"))
+        reasons.append(Doubt(f"{gone} workloads were gone before their end was observed"))
     if watched.behind_ns > BEHIND_MOST:
         reasons.append(_of_times(f"the follower was up to {watched.behind_ns / SECOND:.1f} s behind"))
     return {

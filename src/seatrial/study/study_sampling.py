@@ -76,9 +76,9 @@ def _to_look_at(study: Study) -> tuple[list[TrialRecord], list[str]]:
     for trial in study.trials:
         target = trial.document.get("target") or {}
         if not target.get("study"):
-            notes.append(f"{trial.name} left nothing in a cluster that stays: there is nothing to sample")
+            notes.append(f"{trial.name} has no objects in a cluster: there is nothing to sample")
         elif target.get("removed"):
-            notes.append(f"{trial.name}: what it made was removed from the cluster; what was seen of it stays as it is")
+            notes.append(f"{trial.name}: its objects were removed from the cluster; earlier observations are kept")
         elif not trial.document.get("wall_epoch_ns"):
             notes.append(f"{trial.name} had not begun, or is of an earlier version of seatrial: no common clock")
         else:
@@ -125,7 +125,7 @@ async def _look(
         except asyncio.CancelledError:
             result.interrupted = True
         except (ApiProblem, Lost, Unreachable) as problem:
-            raise SetupProblem(f"{problem.message}; what was seen until then is kept", problem.remedy) from problem
+            raise SetupProblem(f"{problem.message}; observations until then are kept", problem.remedy) from problem
         finally:
             interruption.cancels(None)
         result.over = result.over and sampler.over()

@@ -46,7 +46,7 @@ async def apply(client: Client, manifests: Iterable[Manifest], namespace: str, s
     async def one(manifest: Manifest, where: str) -> None:
         await _apply(client, manifest, where, study, stack)
         if manifest.until:
-            await until(partial(_holds, client, manifest, where), f"{manifest.name} is not {manifest.until}",
+            await until(partial(_holds, client, manifest, where), _lacking(manifest),
                         f"look into the log of the stack '{stack}'")  # fmt: skip
         if manifest.check:
             await _check(client, manifest, where)
@@ -70,6 +70,12 @@ async def side_by_side(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) 
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _lacking(manifest: Manifest) -> str:
+    if manifest.until.startswith("."):
+        return f"the status of the {manifest.resource.kind} {manifest.name} has no '{manifest.until[1:]}'"
+    return f"{manifest.name} is not {manifest.until}"
 
 
 class _WithStatus(Object):

@@ -40,6 +40,9 @@ charts.waterfall = (figure, data) => {
   function draw() {
     const panels = data.panels[chosen];
     const longest = Math.max(...panels.map((panel) => panel.rows.reduce((sum, row) => sum + (row.took || 0), 0)), 1e-9);
+    // One width of labels for all panels, so that bars compare; an average letter takes half an em.
+    const label = (panel) => Math.max(...panel.rows.map((row) => row.stage.length + (row.reached < panel.submitted ? String(row.reached).length + 2 : 0)), 10);
+    plot.style.setProperty('--label', `${0.53 * Math.max(...panels.map(label), 10)}em`);
     plot.replaceChildren(el('div', { class: 'multiples' }, ...panels.map((panel) => panelOf(panel, longest))));
     if (!panels.length) plot.replaceChildren('No trial with these params can be trusted.');
   }
