@@ -29,6 +29,10 @@ class Job:
     phase: str = "short"
     name: str = ""
     nodes: Sequence[int] = ()
+    queue: str = ""
+    label: str = ""  # its class
+    priority: int = 0
+    evictions: Sequence[tuple[float, str, int]] = ()  # ms, reason, by; a reason "" is an admission after an eviction
 
 
 @dataclass
@@ -86,12 +90,19 @@ def _write_job(ledger: Ledger, index: int, job: Job) -> str:
         node = job.nodes[place] if job.nodes else 0
         for stage, ms in times.items():
             ledger.move_pod(round(ms * MS), pod, ledger.number[stage], node if stage == "scheduled" else -1)
+    for ms, reason, by in job.evictions:
+        if reason:
+            ledger.evict(round(ms * MS), number, reason, by)
+        else:
+            ledger.readmit(round(ms * MS), number)
     at = round(job.at["submitted"] * MS)
     name = job.name or f"{job.phase}-{index}"
     line = {
         "workload": name, "number": number, "phase": job.phase, "index": index,
         "pods": size, "duration_s": 10.0, "at_ns": at,
     }  # fmt: skip
+    own = {"queue": job.queue, "class": job.label, "priority": job.priority}
+    line |= {name: value for name, value in own.items() if value}
     return json.dumps(line) + "\n"
 
 

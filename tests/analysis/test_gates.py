@@ -117,6 +117,90 @@ def test_an_invalid_trial_fails_a_gate_rather_than_passing_it(tmp_path: Path, su
     )
 
 
+LATE = {"valid": False, "reasons": ["the client was late"], "counted": True}
+RATIO = "p99_s(mcad) <= 1.3 * p99_s(kwok)"
+
+
+def with_late(out: Path, *expect: str, kwok: Sequence[int] = (), mcad: Sequence[int] = (), **also: Any) -> Path:
+    """A study like `both` in which the client was late in these repeats; the late ones would fail any ratio."""
+    made = [*trials(*FAST), *trials(*SLOW, setup="mcad", stack="mcad", first=len(FAST) + 1)]
+    late = {("kwok", repeat) for repeat in kwok} | {("mcad", repeat) for repeat in mcad}
+    made = [
+        dataclasses.replace(one, jobs=[plain(0, 90_000)] * 3, also={"validity": LATE})
+        if (one.setup, one.repeat) in late
+        else one
+        for one in made
+    ]
+    listed = [{"text": text, "place": f"s.yaml:{line}:5"} for line, text in enumerate(expect, 10)]
+    return study(out, made, expect=listed, **also)
+
+
+def test_a_comparison_of_set_ups_leaves_out_an_invalid_repeat_and_says_so(tmp_path: Path) -> None:
+    [holds] = gates(with_late(tmp_path / "one", RATIO, mcad=[3]))
+    assert holds.state == "holds", "the four others do; with the late one the mean would not"
+    assert "over 4 repeats" in holds.explanation
+    assert holds.left_out.startswith(
+        "left out 1 of 5 repeats: 008-mcad-r3 is not to be trusted: the client was late (affects times"
+    )
+    assert holds.explanation.endswith(holds.left_out)
+    [fails] = gates(with_late(tmp_path / "still", "p99_s(mcad) <= 1.1 * p99_s(kwok)", mcad=[3]))
+    assert fails.state == "fails" and "left out 1 of 5" in fails.explanation, "leaving out does not let a gate pass"
+
+
+@pytest.mark.parametrize(
+    ("kwok", "mcad", "left"), [([1], [2], 3), ([1, 2], [2, 1], 3), ([1, 2], [3], 2), ([], [1, 2, 3, 4, 5], 0)]
+)
+def test_a_comparison_needs_three_repeats_that_are_valid_on_all_sides(
+    tmp_path: Path, kwok: list[int], mcad: list[int], left: int
+) -> None:
+    [verdict] = gates(with_late(tmp_path / "out", RATIO, kwok=kwok, mcad=mcad))
+    if left >= 3:
+        assert verdict.state == "holds" and f"over {left} repeats" in verdict.explanation
+    else:
+        assert verdict.state == "fails"
+        assert f"of 5 repeats {left} can be used, and this comparison needs 3" in verdict.explanation
+
+
+def test_more_than_half_of_many_repeats_must_be_left(tmp_path: Path) -> None:
+    made = [*trials(*FAST, *FAST), *trials(*SLOW, *SLOW, setup="mcad", stack="mcad", first=11)]
+    for number in range(5):
+        made[number] = dataclasses.replace(made[number], also={"validity": LATE})
+    [verdict] = gates(study(tmp_path / "out", made, expect=[{"text": RATIO, "place": "s.yaml:1:1"}]))
+    assert "of 10 repeats 5 can be used, and this comparison needs 6" in verdict.explanation
+
+
+def test_a_comparison_with_a_baseline_leaves_out_the_invalid_repeats_of_both(tmp_path: Path) -> None:
+    text = "p99_s(mcad) <= 1.2 * baseline"
+    mine, before = with_late(tmp_path / "mine", text, mcad=[1]), with_late(tmp_path / "before", text, mcad=[4])
+    [verdict] = gates(mine, before)
+    assert verdict.state == "holds" and "over 3 repeats" in verdict.explanation
+    assert "006-mcad-r1 is not to be trusted" in verdict.left_out
+    assert "the baseline's 009-mcad-r4 is not to be trusted" in verdict.left_out
+
+
+def test_limits_and_comparisons_that_count_leave_nothing_out(tmp_path: Path) -> None:
+    out = with_late(
+        tmp_path / "out",
+        "p99_s(mcad) < 1000",
+        f"{RATIO} and failed == 0",
+        "p99_s < 1000",
+        f"{RATIO} and p99_s > 0",
+        mcad=[3],
+    )
+    limit, mixed, also_mixed, kwok, mcad, *each = gates(out)
+    assert (limit.state, mixed.state, also_mixed.state) == ("fails", "fails", "fails")
+    assert (kwok.state, mcad.state) == ("holds", "fails")
+    assert "expect the counts by themselves" in mixed.explanation
+    assert [v.state for v in each] == ["holds", "holds"], "a comparison, judged for each set-up"
+
+
+def test_an_interrupted_repeat_is_never_left_out(tmp_path: Path) -> None:
+    made = [*trials(*FAST), *trials(*SLOW, setup="mcad", stack="mcad", first=6)]
+    made[4] = dataclasses.replace(made[4], outcome="running", sealed=False)
+    [verdict] = gates(study(tmp_path / "out", made, expect=[{"text": RATIO, "place": "s.yaml:1:1"}]))
+    assert verdict.state == "fails" and "005-kwok-r5 was interrupted" in verdict.explanation
+
+
 def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:
     made = trials(*FAST)
     made[4] = dataclasses.replace(made[4], outcome="running", sealed=False)

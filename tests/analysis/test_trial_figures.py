@@ -225,8 +225,9 @@ def test_a_name_is_split_as_it_was_joined() -> None:
 
 
 def test_a_column_of_the_summary_stands_once_and_where_the_design_wants_it() -> None:
-    columns = table.columns(["jobs"])
-    assert len(columns) == len(set(columns)) == len(table.FIGURES) + 1
+    columns = table.columns(["jobs"], shared=True)
+    assert len(columns) == len(set(columns)) == len([one for one in table.FIGURES.values() if not one.in_parts]) + 1
+    assert [name for name in columns if name == "jobs" or not table.FIGURES[name].shared] == table.columns(["jobs"])
     assert columns[:7] == ["scenario", "on", "setup", "stack", "repeat", "seed", "jobs"]
     assert columns[7:23] == [
         "nodes", "workloads", "pods", "submitted", "completed", "outcome", "total_s", "rate_per_s", "dispatch_per_s", "p50_s",

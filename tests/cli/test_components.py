@@ -19,7 +19,7 @@ steps:
   - submit: {name: short, count: 2, duration: 1s, requests: {cpu: 1}}
   - wait: {for: completed, timeout: 1m}
 """
-NOT_RUN = "after: the set-up brings its own kube-scheduler, and the simulator ran a model instead"
+NOT_RUN = "after: the set-up replaces kube-scheduler, and the simulator ran a model instead"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_what_the_simulator_does_not_run_is_a_finding_and_fails_whatever_somebod
     folder = program.parents[1]
     plain = seatrial("run", "s.yaml", "-o", "out")
     assert plain.returncode == 0, plain.stderr
-    assert "finding: set-up 'after' brings its own kube-scheduler, which the simulator does not run" in plain.stderr
+    assert "finding: set-up 'after' replaces kube-scheduler, which the simulator does not run" in plain.stderr
     assert NOT_RUN not in plain.stderr
     [before, after] = [json.loads(file.read_text()) for file in sorted(folder.glob("out/trials/*/trial.json"))]
     assert (before["findings"], len(after["findings"])) == ([], 1)

@@ -84,6 +84,19 @@ def test_a_gate_that_fails_ends_with_status_1_and_its_line(ran: Path, seatrial: 
     assert 'failures="1"' in (ran / "j.xml").read_text()
 
 
+def test_one_invalid_repeat_of_five_does_not_fail_a_comparison_and_is_named(ran: Path, seatrial: Seatrial) -> None:
+    [kueue] = (ran / "first" / "trials").glob("*-kueue-r2")
+    trial = json.loads((kueue / "trial.json").read_text())
+    trial["validity"] = {"valid": False, "reasons": ["the event loop was late"], "counted": True}
+    (kueue / "trial.json").write_text(json.dumps(trial))
+    done = seatrial("report", "first", "--junit", "j.xml", "--summary", "s.md")
+    assert done.returncode == 0, done.stderr
+    said = f"left out 1 of 5 repeats: {kueue.name} is not to be trusted: the event loop was late"
+    assert "holds: gated: s.yaml:12:5: " in done.stderr and said in done.stderr
+    assert said in (ran / "j.xml").read_text() and said in (ran / "s.md").read_text()
+    assert "completed == submitted" not in done.stderr, "what is counted is judged in all five"
+
+
 def test_serve_prints_its_address_and_ends_cleanly_with_ctrl_c(tmp_path: Path) -> None:
     serving = subprocess.Popen(
         [*COMMAND, "serve", str(tmp_path)],

@@ -124,7 +124,7 @@ AUDITS = [
     {"audit": "aggregate admission", "count": 2, "finding": "2 admitted workloads fit no node."},
     {"audit": "gang in part", "count": 0, "finding": "Every gang started as a whole."},
 ]
-NOTES = [{"at_ns": 5_500_000_000, "text": "wait-2: after 5s 0 of 1 workloads were completed; the run went on"}]
+NOTES = [{"at_ns": 5_500_000_000, "text": "wait-2: after 5s 0 of 1 workloads were completed; the run continued"}]
 
 
 def test_a_clog_is_told_with_its_moment_kind_and_summary(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_audits_that_found_something_are_told_once_per_set_up(tmp_path: Path) ->
 
 def test_waits_that_went_on_are_told(tmp_path: Path) -> None:
     text = printed(write_study(tmp_path, [Made([plain(500)], also={"notes": NOTES})]))
-    assert "001-kwok-r0 at 5.0 s: wait-2: after 5s 0 of 1 workloads were completed; the run went on" in text
+    assert "001-kwok-r0 at 5.0 s: wait-2: after 5s 0 of 1 workloads were completed; the run continued" in text
 
 
 def test_findings_are_short(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_wait_may_go_on() -> None:
     [trial] = trials(with_steps(f"{submit}  - wait: {{for: running}}\n  - wait: {{for: completed, otherwise: go-on}}"))
     assert [phase.go_on for step in trial.steps for phase in step if isinstance(phase, Wait)] == [False, True]
     assert mistakes(with_steps(f"{submit}  - wait: {{for: running, otherwise: goon}}")) == [
-        "s.yaml:6:37: unknown way to go 'goon' (did you mean 'go-on'?)"
+        "s.yaml:6:37: unknown choice 'goon' (did you mean 'go-on'?)"
     ]
 
 
@@ -252,7 +252,7 @@ GANG = "name: big, count: 1, duration: 1s, gang: true, requests: {cpu: 3}"
 def test_a_gang_larger_than_the_cluster_is_a_finding_and_no_mistake() -> None:
     [trial] = trials(with_submit(f"{GANG}, pods: 3"))
     assert findings_of(trial) == [
-        "big: a gang of 3 pods that each ask for cpu 3 is larger than the cluster, which holds 2 of them"
+        "big: a gang of 3 pods that each request cpu 3 is larger than the cluster, which holds 2 of them"
     ]
     assert findings_of(trials(with_submit(f"{GANG}, pods: 2"))[0]) == []
     assert findings_of(trials(with_submit(f"{GANG}, pods: 3".replace("gang: true", "gang: false")))[0]) == []

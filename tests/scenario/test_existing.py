@@ -60,7 +60,7 @@ WRONG = {
     "cordoned": (
         "nodes: {existing: a}",
         "steps: [{submit: {count: 1, duration: 1s}}, {nodes: {add: {name: b, count: 1, capacity: {cpu: 1, memory: 1}}}}]",
-        "s.yaml:4:59: set-up 'default' uses existing nodes, and its pods run nowhere else (remove the step",
+        "s.yaml:4:59: set-up 'default' uses existing nodes, and its pods run only there (remove the step",
     ),
 }
 

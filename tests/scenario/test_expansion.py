@@ -227,14 +227,16 @@ def test_no_tolerations_means_none() -> None:
     [trial] = trials(text)
     assert trial.phases(Submit)[0].shape.tolerations == ()
     assert check_never_fits(trial) == [
-        "submit-1: a pod that asks for nothing fits no node "
+        "submit-1: a pod that requests nothing fits on no node "
         '(fake: has a taint that the pod does not tolerate (add "fake=yes:NoSchedule" to its tolerations))'
     ]
 
 
 def test_a_pod_that_fits_nowhere_is_a_finding_and_no_mistake() -> None:
     [trial] = trials(with_submit("name: big, count: 1, duration: 1s, requests: {cpu: 5, memory: 1Gi}"))
-    assert check_never_fits(trial) == ["big: a pod that asks for cpu 5, memory 1Gi fits no node (fake: too little cpu)"]
+    assert check_never_fits(trial) == [
+        "big: a pod that requests cpu 5, memory 1Gi fits on no node (fake: too little cpu)"
+    ]
 
 
 def test_a_pod_that_fits_a_later_node_fits() -> None:

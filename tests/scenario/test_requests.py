@@ -98,7 +98,7 @@ WRONG = {
     "a namespace of its own": ("  - create: {count: 1, objects: {apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}}}", "a manifest cannot name its namespace"),
     "too many namespaces": (f"  - create: {{each: 1, namespaces: 11, objects: {SECRET}}}", "11 namespaces, and the scenario makes 10"),
     "two paces": (f"  - create: {{count: 1, workers: 2, rate: 1/s, objects: {SECRET}}}", "'rate' and 'workers' contradict each other"),
-    "a key of another action": (f"  - create: {{count: 1, limit: 2, objects: {SECRET}}}", "'limit' does not go with create"),
+    "a key of another action": (f"  - create: {{count: 1, limit: 2, objects: {SECRET}}}", "'limit' cannot be combined with create"),
     "a watch without an end": (f"  - watch: {{objects: {SECRET}}}", "watch needs 'for'"),
     "a patch of nothing": (f"  - patch: {{objects: {SECRET}}}", "patch needs 'change'"),
     "an unknown phase": (f"  - create: {{name: a, count: 1, objects: {SECRET}}}\n  - get: {{of: b}}", "unknown submit or create phase 'b'"),

@@ -12,6 +12,7 @@ from seatrial import stacks
 from seatrial.model.errors import SetupProblem
 from seatrial.model.fleet import Cohort, Flavor, FlavorQuota, Preemption, Queue
 from seatrial.model.plan import Pace, PodShape, Trial
+from seatrial.model.randomness import stream_seed
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
@@ -72,7 +73,7 @@ def test_a_submit_says_queue_class_priority_and_checkpoint_of_its_workloads() ->
 def test_each_sends_the_same_load_to_every_queue_and_stays_one_phase() -> None:
     trial = only(TEAMS)
     probe, wait = trial.phases(Submit)[1], trial.phases(Wait)[0]
-    load = probe.load(1)
+    load = probe.load(*probe.seeds(trial))
     sent = [load.item(index) for index in range(load.count)]
     assert [workload.name for workload in sent] == ["probe-red-0", "probe-blue-0", "probe-red-1", "probe-blue-1"]
     assert {workload.phase for workload in sent} == {"probe"}
@@ -94,7 +95,7 @@ def test_another_queue_does_not_change_what_a_queue_gets(
         submit = Submit(
             "p", count * len(queues), tuple(sizes), True, PodShape({}), 1, pace=pace, queues=queues
         )  # fmt: skip
-        load = submit.load(seed)
+        load = submit.load(*(stream_seed(seed, {}, 0, queue) for queue in queues))
         assert load.due is not None
         assert sorted(load.due.tolist()) == load.due.tolist()
         assert load.count == submit.count
@@ -107,7 +108,7 @@ def test_another_queue_does_not_change_what_a_queue_gets(
 
 def test_a_round_of_each_has_its_workloads_of_every_queue() -> None:
     submit = Submit("p", 6, (1,), False, PodShape({}), 1, pace=Pace("rounds", size=2, every=7), queues=("a", "b"))
-    load = submit.load(1)
+    load = submit.load(1, 2)
     assert (load.due, load.pace.size, load.pace.every) == (None, 4, 7)
     assert [load.item(index).name for index in range(4)] == ["p-a-0", "p-b-0", "p-a-1", "p-b-1"]
 

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial import stacks
+from seatrial.clusters.sim import SimCluster
 from seatrial.model.fleet import NODE_GONE, PREEMPTED
 from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Toleration
 from seatrial.model.units import SECOND
-from seatrial.record.segments import RECORD
+from seatrial.record.ledger import Ledger
+from seatrial.record.segments import RECORD, Segment
+from seatrial.record.submissions import Submissions
 from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
@@ -24,7 +28,8 @@ from seatrial.sim.kernel import Kernel
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import ASSUMED, RUNNING, Pods
 from seatrial.sim.preemption import VictimSearch
-from tests.sim.making import GI, Ran, fakes, run, trial
+from seatrial.steps.choreography import run_steps
+from tests.sim.making import GI, Ran, fakes, never_judged, run, trial
 
 ANY = (Toleration(),)
 SCHEDULERS = ["default", "coscheduling", "gang"]
@@ -163,6 +168,17 @@ def test_without_a_lower_priority_nothing_is_evicted_and_the_first_come_first(tm
     ran = run(trial(*steps, nodes=[fakes(1)]), tmp_path)
     assert ran.evictions.is_empty()
     assert min(times_of(ran, "scheduled", "b")) > 100
+
+
+def test_pods_of_a_stack_whose_queue_has_the_priorities_evict_nobody(tmp_path: Path) -> None:
+    low, high = (jobs(name, 1, shape(32_000, priority), 30) for name, priority in (("low", 1), ("high", 2)))
+    steps = ((low,), (Pause("until", 10 * SECOND),), (high,), (Wait("done", "completed"),))
+    found = stacks.find("default")
+    ledger = Ledger(found.stages, Segment(tmp_path))
+    cluster = SimCluster(trial(*steps, nodes=[fakes(1)]), found, ledger, Submissions(tmp_path), tmp_path)
+    cluster._sim.pod_priorities = False
+    cluster.run(run_steps(cluster, cluster._trial, never_judged, ()))
+    assert ledger.evictions == 0
 
 
 def test_the_room_that_an_eviction_made_goes_to_the_pod_it_was_made_for(tmp_path: Path) -> None:

@@ -179,4 +179,4 @@ def test_a_wait_for_objects_whose_time_is_up_ends_the_trial_or_is_noted(run: Run
     ran = run((apps,), (until,), (WaitForObjects("end", "pods-running", ("apps",), 9, timeout=2 * SECOND),))
     assert (ran.ending.outcome, ran.ending.detail) == ("timeout", "end: after 2s 2 of 9 were pods-running")
     [note] = ran.ending.notes
-    assert note.text == "apps-gone: after 1s 1 were not gone; the run went on"
+    assert note.text == "apps-gone: after 1s 1 were not gone; the run continued"

@@ -77,7 +77,7 @@ def test_a_time_out_that_goes_on_is_noted_and_disturbs_no_other_wait(run: Runner
     assert (ran.ending.outcome, ran.ending.detail) == ("completed", "")
     [note] = ran.ending.notes
     assert note.text.startswith("completed-stuck: after 4s 0 of 2 workloads were completed: never fits: ")
-    assert note.text.endswith("; the run went on")
+    assert note.text.endswith("; the run continued")
     assert (ran.counts["completed"], ran.counts["deleted"]) == (3, 2)
 
 

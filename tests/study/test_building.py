@@ -33,7 +33,7 @@ def no_mcad(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_others_run() -> None:
     left, lines = _built(Target(), [_on_local("default"), _on_local("mcad"), _on_local("kueue")])
     assert [kept.setup.stack for kept in left] == ["default", "kueue"]
-    assert lines == ["the stack 'mcad' is left out: mcad could not be built: go ended with status 1 (Try it by hand.)"]
+    assert lines == ["the stack 'mcad' is skipped: mcad could not be built: go ended with status 1 (Try it by hand.)"]
 
 
 def test_alone_it_is_the_error() -> None:

@@ -149,7 +149,7 @@ def compare_sides(
             notes.append(f"{_who(side, *sides)} is simulated by a model not checked against the real stack yet")
     cells = [(by_cell[0][cell], by_cell[1][cell]) for cell in both]
     tested = _tested(first, second, named)
-    wanted = [*tested, *(figure.name for figure in FIGURES.values() if figure.better and figure.name not in tested)]
+    wanted = [*tested, *(figure.name for figure in FIGURES.values() if _is_compared(figure, tested))]
     found = [replace(_found(name, cells, sides, anyway), tested=name in tested) for name in wanted]
     for_each = {
         spelled(cell): tuple(_found(name, [runs], sides, anyway) for name in wanted)
@@ -158,6 +158,10 @@ def compare_sides(
     return SideComparison(
         first, second, tuple(_judged(found)), for_each, _are_pairs(cells), tuple(notes), tuple(unlike)
     )
+
+
+def _is_compared(figure: Figure, tested: Sequence[str]) -> bool:
+    return bool(figure.better) and not figure.in_parts and figure.name not in tested
 
 
 def _incomplete(study: Study, label: str) -> Iterable[str]:

@@ -9,14 +9,17 @@ An expectation is judged for each set-up and cell (or, if it names its set-ups, 
   smallest to the largest margin: the gate fails if every repeat does. From six on it is that of `resampling.of_pairs`. One
   repeat decides alone. A mean on the wrong side that is within noise is `open`: it passes, and is reported.
 
-A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate.
+A trial fails a gate about figures that it cannot vouch for (`model.doubts`), and one that was cut off fails every gate. The
+exception: a comparison of measured figures between set-ups or with a baseline leaves out a repeat in which a trial cannot vouch
+for them, on all sides, as long as `FEWEST` repeats and more than half of them are left. A late client in one of five repeats says
+nothing about the other four. A limit (`p99_s < 60`) has no such exception: it is a promise about every repeat.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seatrial.analysis.cells import Cell, cell_of, spelled, varying
@@ -30,6 +33,7 @@ from seatrial.scenario.expressions import Comparison, Expression
 
 HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
 EVERY_REPEAT = 5  # up to here the interval is the range
+FEWEST = 3  # repeats; if only two were left, both would be on the wrong side of a true mean one time in four
 OUTCOME = "ends completed"
 
 
@@ -43,6 +47,7 @@ class Verdict:
     state: str
     explanation: str = ""
     short: str = ""  # the explanation where the whole of it was printed already
+    left_out: str = ""  # repeats that were not judged, and why; part of the explanation
 
     @property
     def line(self) -> str:
@@ -146,14 +151,14 @@ def _expectations(study: Study) -> list[tuple[str, str]]:
 
 
 def _models_instead(study: Study) -> Iterator[Verdict]:
-    """Fails for a set-up that brings its own component where a model ran instead: no gate may pass for it."""
+    """Fails for a set-up with a replaced component of which only a model ran: no gate may pass for it."""
     if study.on != "sim":
         return
     brought = {trial.setup: trial.document.get("components") or () for trial in study.trials}
     for setup, components in brought.items():
         for component in components:
             why = (
-                f"the set-up brings its own {component}, and the simulator ran a model instead: "
+                f"the set-up replaces {component}, and the simulator ran a model instead: "
                 "nothing is known of the program (run it with --on local, or leave the set-up out with --setup)"
             )
             yield Verdict(f"runs its own {component}", "", setup, FAILS, why)
@@ -180,6 +185,7 @@ class _Gate:
         self.expression = Expression.parse(text)
         figures = [FIGURES[name] for name in self.expression.figures]
         self.exact = all(figure.exact for figure in figures)
+        self.measured = not any(figure.exact for figure in figures)
         self.kinds = {figure.doubted_as for figure in figures}
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -235,22 +241,44 @@ class _Gate:
             if self.expression.references:
                 yield self._verdict(where, FAILS, f"`{self.text}` cannot be judged: no repeat that all of them have")
             return
-        used = [study.runs[name, cell, repeat] for study, name in named for repeat in together]
-        if why := self._not_to_be_used(used):
+        used = {repeat: [(study, study.runs[name, cell, repeat].trial) for study, name in named] for repeat in together}
+        doubts = {repeat: doubt for repeat in together if (doubt := self._doubt(used[repeat]))}
+        if doubts and (why := self._cannot_leave_out(used, doubts)):
             yield self._verdict(where, FAILS, f"`{self.text}` cannot be judged: {why}")
             return
-        rows = [self._values(setup, cell, repeat) for repeat in together]
+        kept = [repeat for repeat in together if repeat not in doubts]
+        rows = [self._values(setup, cell, repeat) for repeat in kept]
         if self.exact or len(rows) == 1:
-            yield from self._one_by_one(setup, cell, where, together, rows)
+            yield from self._one_by_one(setup, cell, where, kept, rows)
         else:
-            yield self._over_repeats(where, rows)
+            verdict = self._over_repeats(where, rows)
+            yield _without(verdict, len(together), list(doubts.values())) if doubts else verdict
 
-    def _not_to_be_used(self, runs: Sequence[_JudgedRun]) -> str:
-        for run in runs:
-            if run.trial.outcome == CUT_OFF:
-                return f"{run.trial.name} was interrupted"
-            if not run.trial.vouches_for(self.kinds):
-                return f"{run.trial.name} is not to be trusted: {'; '.join(run.trial.reasons)}"
+    def _doubt(self, trials: Sequence[tuple[_Study, TrialRecord]]) -> str:
+        """Why the figures of a repeat cannot be used; empty if they can."""
+        for study, trial in trials:
+            name = f"the baseline's {trial.name}" if study is self.baseline else trial.name
+            if trial.outcome == CUT_OFF:
+                return f"{name} was interrupted"
+            if not trial.vouches_for(self.kinds):
+                return f"{name} is not to be trusted: {'; '.join(trial.reasons)}"
+        return ""
+
+    def _cannot_leave_out(
+        self, used: Mapping[int, Sequence[tuple[_Study, TrialRecord]]], doubts: Mapping[int, str]
+    ) -> str:
+        """Why the repeats in doubt cannot be left out; empty if they can."""
+        for repeat in doubts:
+            if any(trial.outcome == CUT_OFF for _, trial in used[repeat]):
+                return doubts[repeat]
+        first = next(iter(doubts.values()))
+        if len({(id(study), trial.setup) for trials in used.values() for study, trial in trials}) < 2:
+            return first
+        if not self.measured:
+            return f"{first} (a comparison that counts nothing would leave that repeat out: expect the counts by themselves)"
+        left, needed = len(used) - len(doubts), max(FEWEST, len(used) // 2 + 1)
+        if left < needed:
+            return f"{first}; of {len(used)} repeats {left} can be used, and this comparison needs {needed}"
         return ""
 
     def _values(self, setup: str, cell: Cell, repeat: int) -> dict[str, Value]:
@@ -319,6 +347,12 @@ class _Gate:
                 which = f" in `{comparison.text}`" if len(comparisons) > 1 else ""
                 parts.append(f"left − right{which} is {mean:.4g} ({low:.4g} … {high:.4g})")
         return "; " + "; ".join(parts) if parts else ""
+
+
+def _without(verdict: Verdict, repeats: int, doubts: Sequence[str]) -> Verdict:
+    """The verdict with what was left out."""
+    said = f"left out {len(doubts)} of {repeats} repeats: {'; '.join(doubts)}"
+    return replace(verdict, explanation=f"{verdict.explanation}; {said}", left_out=said)
 
 
 def _may_be(comparison: Comparison, wanted: bool, rows: Sequence[Mapping[str, Value]]) -> bool:

@@ -11,6 +11,7 @@ from seatrial.analysis.cells import as_text, varying
 from seatrial.analysis.studies import Study
 from seatrial.analysis.trial_figures import Figures
 from seatrial.model.errors import UsageProblem
+from seatrial.model.figures import is_asked
 from seatrial.record.trial_record import TrialRecord
 
 MANY = 6  # named in one message
@@ -44,7 +45,7 @@ class Side:
 def sides_of(study: Study, label: str, named: Sequence[str] = ()) -> dict[str, Side]:
     """Set-up → its side, with the figures that are `named` or that the scenario names as its answer."""
     rows = {str(row["trial"]): row for row in study.rows}
-    asked = [name for name in (*named, *study.answer) if "(" in name]
+    asked = [name for name in (*named, *study.answer) if is_asked(name)]
     runs: dict[str, list[ComparedRun]] = {}
     for trial in study.trials:
         figures = {**rows[trial.name], **study.asked(trial, asked)}

@@ -21,6 +21,7 @@ import polars as pl
 from seatrial.model.errors import SetupProblem
 from seatrial.model.lifecycle import COMPLETED, FAILED, LOST, RUNNING, STANDARD, SUBMITTED
 from seatrial.record import merging
+from seatrial.record.evictions import NO_EVICTIONS
 from seatrial.record.segments import Observations
 from seatrial.record.submissions import NOTHING_SUBMITTED, SubmittedTable, read_submitted
 from seatrial.record.trial_record import TrialRecord
@@ -37,7 +38,8 @@ _Times = npt.NDArray[np.int64]
 class Lifecycle:
     """The stages of one trial's workloads and pods.
 
-    `workloads`: number, workload (its name), phase, pods, one column per stage of the trial, `first_running`.
+    `workloads`: number, workload (its name), phase, pods, queue, class, priority, one column per stage of the trial,
+    `first_running`.
     `pods`: pod, workload (its number), name, node (its number), one column per pod stage of the trial.
     All times are Int64 nanoseconds since the epoch, null where the stage was not reached.
     """
@@ -49,6 +51,7 @@ class Lifecycle:
     notes: tuple[str, ...] = ()
     nodes: Sequence[str] = ()  # names, by number
     errors: Mapping[str, _Times] = field(default_factory=dict)  # stage → how far off its time may be, per workload, ns
+    evictions: pl.DataFrame = field(default_factory=lambda: NO_EVICTIONS)  # and admissions after them, by time
 
     def reached(self, stage: str) -> int:
         """How many workloads reached the stage."""
@@ -110,7 +113,8 @@ def lifecycle(trial: TrialRecord, observed: Observations | None = None) -> Lifec
         workloads = workloads.with_columns(pl.col(SUBMITTED.name, *times) // step * step)
         pods = pods.with_columns(pl.col(stage.name for stage in trial.stages if stage.of == "pod") // step * step)
         errors = {name: error + step for name, error in errors.items()}
-    return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors)
+    evictions = part.evictions.with_columns(pl.col("at_ns") // step * step) if step > 1 else part.evictions
+    return Lifecycle(trial, workloads, pods, submitted.first_ns // step * step, notes, part.nodes, errors, evictions)
 
 
 Read = Callable[[TrialRecord], Lifecycle]  # of a trial what is wanted: all of it, or only some workloads

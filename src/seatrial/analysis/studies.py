@@ -17,12 +17,13 @@ import polars as pl
 from seatrial.analysis.stage_times import LifecycleCache, Read
 from seatrial.analysis.trial_figures import Figures, asked_of, figures_of
 from seatrial.model.errors import SetupProblem, UsageProblem, cut
-from seatrial.model.figures import COUNT, FIGURES, FLAG, TEXT
+from seatrial.model.figures import COUNT, FIGURES, FLAG, TEXT, columns
 from seatrial.record.layout import STUDY, SUBMITTED, SUMMARY, TRIAL, TRIALS
 from seatrial.record.locks import is_locked
 from seatrial.record.submissions import whole_lines
 from seatrial.record.trial_record import CUT_OFF, GIVE_OUT, RUNNING, TableCache, TrialRecord, read_document
 
+EVICTED = "evicted"  # the column that only studies of shared fleets have
 COMPLETE, KILLED = "complete", "killed"  # states of a study beside running and interrupted
 
 
@@ -93,7 +94,8 @@ class Study:
         if self.is_tabled():
             frame = pl.read_csv(self.out / SUMMARY, infer_schema=False)
             # Not of a version that knew fewer.
-            if frame.height == len(self.trials) and set(frame.columns) >= FIGURES.keys():
+            known = columns((), shared=EVICTED in frame.columns)
+            if frame.height == len(self.trials) and set(frame.columns) >= set(known):
                 return [_typed(row) for row in frame.rows(named=True)]
         return [self.figures(trial) for trial in self.trials]
 

@@ -1,4 +1,4 @@
-"""times.csv, pods.csv and summary.csv of a study, written trial by trial.
+"""All CSV tables of a study, written trial by trial.
 
 A trial may have a million workloads and a study hundreds of trials, so one trial is in memory at a time, and its rows become text a
 slice at a time. Tables are written atomically: a reader never sees half of one.
@@ -19,7 +19,8 @@ from seatrial.analysis.api_tables import write_api_tables
 from seatrial.analysis.cells import as_text
 from seatrial.analysis.sizes import SIZE_COUNTS, SIZE_TIMES, OfSize, Sizes, sizes_frame
 from seatrial.analysis.stage_times import FIRST_RUNNING, Lifecycle, deltas, order_of
-from seatrial.analysis.studies import Study
+from seatrial.analysis.studies import EVICTED, Study
+from seatrial.analysis.team_tables import TeamTables
 from seatrial.analysis.trial_figures import Figures
 from seatrial.model.figures import COUNT, FIGURES, FLAG, TEXT, columns
 from seatrial.model.lifecycle import COMPLETED, FINISHED, LOST, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED
@@ -41,7 +42,7 @@ def write_tables(study: Study) -> list[Path]:
     out = study.out
     stages = order_of(study.trials)
     rows: list[Figures] = []
-    sizes, trusted = Sizes(), {trial.name for trial in study.trusted}
+    sizes, teams, trusted = Sizes(), TeamTables(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
         times = files.enter_context(_rows(out / TIMES, times_columns(stages), lambda table: _times(table, stages)))
         pods = files.enter_context(_rows(out / PODS, pods_columns(), _pods))
@@ -49,12 +50,13 @@ def write_tables(study: Study) -> list[Path]:
         for trial in study.trials:
             seen = study.lifecycle(trial)
             rows.append(study.figures(trial))
+            teams.add(seen)
             if trial.name in trusted:
                 sizes.add(seen)
             times.add(seen, seen.workloads)
             pods.add(seen, named_pods(seen))
         summary_frame(rows).write_csv(summary, float_precision=DECIMALS)
-        written = _write_sizes(out / SIZES, sizes.rows())
+        written = [*_write_sizes(out / SIZES, sizes.rows()), *teams.write(out)]
     return [out / TIMES, out / PODS, out / SUMMARY, *written, *write_api_tables(study)]
 
 
@@ -135,7 +137,7 @@ def summary_frame(rows: Sequence[Figures]) -> pl.DataFrame:
     """summary.csv; a param that a trial lacks is empty."""
     params = list(dict.fromkeys(name for row in rows for name in row if name not in FIGURES))
     series: list[pl.Series] = []
-    for name in columns(params):
+    for name in columns(params, shared=any(EVICTED in row for row in rows)):
         values = [row.get(name) for row in rows]
         kind = _TYPES.get(FIGURES[name].kind, pl.Float64) if name in FIGURES else pl.String
         if kind == pl.String:

@@ -14,13 +14,15 @@ from typing import Any
 
 import polars as pl
 
-from seatrial.analysis import api_load
+from seatrial.analysis import api_load, team_figures
 from seatrial.analysis.api_load import ApiLoad, nearest_rank
 from seatrial.analysis.cells import param_column
+from seatrial.analysis.fair_shares import FleetUse
+from seatrial.analysis.holdings import lost_microseconds, pod_microseconds, waits_ns
 from seatrial.analysis.stage_times import Lifecycle, Read, lifecycle, turnaround
 from seatrial.analysis.utilisation import Use, use
 from seatrial.model import figures as table
-from seatrial.model.figures import FIGURES, IDENTITY, PHASE, Value
+from seatrial.model.figures import CLASS, FIGURES, IDENTITY, PHASE, QUEUE, Value
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, CREATED, DELETED, FAILED, PODS_CREATED, SCHEDULED, SUBMITTED
 from seatrial.model.units import SECOND
 from seatrial.record.trial_record import TrialRecord
@@ -41,10 +43,15 @@ class Sample:
         planned: int | None = None,
         requests: pl.DataFrame | None = None,
         read: Read = lifecycle,
+        whole: Sample | None = None,
+        queue: str = "",
     ) -> None:
-        self.trial, self.document = trial, trial.document
+        self.trial: TrialRecord = trial
+        self.document = trial.document
         self.is_part = planned is not None
+        self.whole, self.queue = whole, queue  # of a queue: the trial that it is a part of
         self._seen, self._planned, self._requests, self._read = seen, planned, requests, read
+        self._divided: dict[str, Mapping[str, Lifecycle]] = {}
 
     @cached_property
     def seen(self) -> Lifecycle:
@@ -87,14 +94,50 @@ class Sample:
 
     @cached_property
     def use(self) -> Use:
-        """Until the last completion, or the end of the trial if not everything completed."""
+        """How much of the nodes was used."""
+        return use(self.seen, self._until_ns)
+
+    @property
+    def _until_ns(self) -> int:
+        """The last completion, or the end of the trial if not everything completed."""
         last = self.seen.last(COMPLETED.name)
-        return use(self.seen, last if self.total_s is not None and last is not None else self.seen.end_ns)
+        return last if self.total_s is not None and last is not None else self.seen.end_ns
 
     @cached_property
     def load(self) -> ApiLoad:
         """Its API requests."""
         return ApiLoad(self.trial)
+
+    @cached_property
+    def waits(self) -> pl.Series:
+        """Nanoseconds until the first place, sorted."""
+        return waits_ns(self.seen)
+
+    @cached_property
+    def evicted(self) -> Mapping[str, int]:
+        """Reason → evictions."""
+        return team_figures.counted_evictions(self.seen)
+
+    @cached_property
+    def held_us(self) -> Mapping[str, int]:
+        """Phase → microseconds that its pods were bound."""
+        return pod_microseconds(self.seen)
+
+    @cached_property
+    def lost_us(self) -> Mapping[str, int]:
+        """Phase → microseconds of its pods that evictions threw away."""
+        return lost_microseconds(self.seen)
+
+    @cached_property
+    def fleet(self) -> FleetUse:
+        """The queues of the whole trial."""
+        return self.whole.fleet if self.whole else FleetUse(self.seen, self._until_ns)
+
+    def divided(self, group: str) -> Mapping[str, Lifecycle]:
+        """Queue or class → its workloads."""
+        if group not in self._divided:
+            self._divided[group] = team_figures.divided(self.seen, group)
+        return self._divided[group]
 
     @cached_property
     def requests(self) -> Mapping[str, float | None]:
@@ -187,6 +230,7 @@ FUNCTIONS: Mapping[str, Callable[[Sample], Value]] = {
     "cpu_cores": partial(_load, api_load.busy_cores),
     "pod_start_p99_s": partial(_load, api_load.pod_start_p99),
     "heartbeat_gap_s": partial(_load, api_load.heartbeat_gap),
+    **team_figures.FUNCTIONS,
 }
 
 
@@ -200,13 +244,15 @@ def figures_of(seen: Lifecycle) -> Figures:
     """The same from a lifecycle."""
     of = Sample(seen.trial, seen)
     params = {param_column(name): value for name, value in seen.trial.params.items()}
-    return {name: params[name] if name in params else FUNCTIONS[name](of) for name in table.columns(params)}
+    columns = table.columns(params, team_figures.is_shared(seen))
+    return {name: params[name] if name in params else FUNCTIONS[name](of) for name in columns}
 
 
 def asked_of(trial: TrialRecord, names: Iterable[str], read: Read = lifecycle) -> Figures:
-    """Figures of members of groups, which are no columns of summary.csv: `rejected(tenant)`, `p99_s(phase=prod)`."""
+    """Figures that may be no columns of summary.csv: of members of groups (`rejected(tenant)`, `p99_s(phase=prod)`), and of shared
+    fleets (`wait_p99_s`)."""
     whole = Sample(trial, read=read)
-    parts: dict[tuple[str, str], Sample] = {}
+    parts: dict[tuple[str, str], Sample] = {("", ""): whole}
     found: Figures = {}
     for name in dict.fromkeys(names):
         figure, group, member = table.split(name)
@@ -222,7 +268,9 @@ def _of_phase(whole: Sample, phase: str) -> Sample:
     workloads = seen.workloads.filter(pl.col("phase") == phase)
     pods = seen.pods.join(workloads.select(pl.col("number").alias("workload")), on="workload", how="semi")
     first = workloads[SUBMITTED.name].min()
-    part = replace(seen, workloads=workloads, pods=pods, first_ns=first if isinstance(first, int) else seen.first_ns)
+    evictions = seen.evictions.join(workloads.select(pl.col("number").alias("workload")), on="workload", how="semi")
+    first_ns = first if isinstance(first, int) else seen.first_ns
+    part = replace(seen, workloads=workloads, pods=pods, evictions=evictions, first_ns=first_ns)
     planned = (seen.trial.phases.get(phase) or {}).get("count")
     return Sample(whole.trial, part, planned if isinstance(planned, int) else workloads.height)
 
@@ -232,12 +280,26 @@ def _of_identity(whole: Sample, identity: str) -> Sample:
     return Sample(whole.trial, requests=whole.load.of_identity(identity))
 
 
+def part_of(whole: Sample, group: str, member: str) -> Sample:
+    """A queue or a class. One without workloads has counts of 0, and no times."""
+    seen = whole.divided(group).get(member) or team_figures.nothing_of(whole.seen)
+    missing = whole.planned - whole.seen.workloads.height  # of which queue and class they would be is not known
+    return Sample(
+        whole.trial, seen, seen.workloads.height + missing, whole=whole, queue=member if group == QUEUE else ""
+    )
+
+
 # Group → the members that a trial has, and the part of the trial that a member names.
 MEMBERS: Mapping[str, Callable[[TrialRecord], Iterable[str]]] = {
     PHASE: lambda trial: trial.phases,
     IDENTITY: api_load.identities,
+    QUEUE: lambda trial: [queue.name for queue in trial.fleet.queues],
+    CLASS: team_figures.classes,
 }
-PARTS: Mapping[str, Callable[[Sample, str], Sample]] = {PHASE: _of_phase, IDENTITY: _of_identity}
+PARTS: Mapping[str, Callable[[Sample, str], Sample]] = {
+    PHASE: _of_phase, IDENTITY: _of_identity,
+    QUEUE: lambda whole, name: part_of(whole, QUEUE, name), CLASS: lambda whole, name: part_of(whole, CLASS, name),
+}  # fmt: skip
 
 
 def since_first_s(at_ns: Any, row: Figures, document: Mapping[str, Any]) -> float | None:

@@ -28,7 +28,7 @@ def print_plan(trials: Sequence[Trial], console: Console) -> None:
         Column("trial", [trial.name for trial in trials], left=True),
         Column("nodes", [f"{sum(group.count for group in trial.node_groups()):,}" for trial in trials]),
         Column("workloads", [f"{sum(phase.count for phase in trial.phases(Submit)):,}" for trial in trials]),
-        Column("pods", [f"{sum(phase.pods for phase in trial.phases(Submit)):,}" for trial in trials]),
+        Column("pods", [f"{sum(phase.pods_in(trial) for phase in trial.phases(Submit)):,}" for trial in trials]),
         Column("creates", [_objects(trial) for trial in trials], left=True),
     ]
     print_columns(console, columns, [True] * len(trials))
@@ -51,7 +51,7 @@ def _objects(trial: Trial) -> str:
         for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1
     for submit in trial.phases(Submit):
-        for manifest in real.render(submit.workload(0, submit.sizes[0]), {}):
+        for manifest in real.render(submit.load(*submit.seeds(trial)).item(0), {}):
             counts[manifest.resource.kind] += submit.count
     for phase in trial.phases(Requests):
         if phase.count is None:

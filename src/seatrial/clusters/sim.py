@@ -27,7 +27,8 @@ from seatrial.scenario.actions.wait import WaitForObjects
 from seatrial.sim.clock import VirtualLoop
 from seatrial.sim.framework import NODE
 from seatrial.sim.kernel import Kernel
-from seatrial.sim.world import Sim, resources_of
+from seatrial.sim.nodes import resources_of
+from seatrial.sim.world import Sim
 
 if TYPE_CHECKING:
     from seatrial.sim.loaded_apiserver import LoadedApiServer

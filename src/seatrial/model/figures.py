@@ -3,8 +3,11 @@
 Expectations, comparisons, the terminal, the page, OpenMetrics and docs/figures.md read this table. A new figure is one entry here
 and one function under the same name in `analysis.trial_figures`.
 
-A figure of a part of a trial is asked for by a group: `p99_s(phase=prod)` is the p99 of one submit phase. A figure lists the groups
-that it can be asked by. Of identities the group may be omitted: `rejected(tenant)` is `rejected(identity=tenant)`.
+A figure of a part of a trial is asked for by a group: `p99_s(phase=prod)` is the p99 of one submit phase, `p99_s(queue=red)` that
+of one queue. A figure lists the groups that it can be asked by. Of identities the group may be omitted: `rejected(tenant)` is
+`rejected(identity=tenant)`.
+
+Figures of a shared fleet are columns of summary.csv only where there is something to tell (SHARED).
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from seatrial.model import doubts
 COUNT, PEAK, TIME, RATE, RATIO, FLAG, TEXT = "count", "peak", "time", "rate", "ratio", "flag", "text"
 MORE, LESS = "more", "less"
 
-PHASE, IDENTITY = "phase", "identity"
-GROUPS = {PHASE: "phases", IDENTITY: "identities"}
+PHASE, IDENTITY, QUEUE, CLASS = "phase", "identity", "queue", "class"
+GROUPS = {PHASE: "phases", IDENTITY: "identities", QUEUE: "queues", CLASS: "classes"}
+WORKLOADS = (PHASE, QUEUE, CLASS)  # groups of workloads
 
 # What a trial must have for a figure to be there.
 COMPLETION = "every workload completed"
@@ -27,6 +31,9 @@ REQUESTS = "the scenario sends API requests"
 GPUS = "nodes have GPUs"
 AUDITS = "the trial was audited"
 LOCAL = "it ran on `local`"
+SHARED = "the scenario has queues or classes, or workloads were evicted"
+QUEUES = "the scenario has queues"
+COMPETED = "queues competed: two or more wanted more than there was"
 
 _WORDS = {TIME: ("slower", "faster"), RATE: ("faster", "slower"), COUNT: ("more", "fewer")}
 _DOUBTED_AS = {TIME: doubts.TIMES, RATE: doubts.RATES, RATIO: doubts.RATES}
@@ -55,6 +62,12 @@ class Figure:
     while_running: bool = False  # steps may expect it: it is known before the trial ends
     label: bool = False  # tells trials apart; expectations do not name it
     audit: str = ""  # the audit in trial.json that counts it
+    in_parts: bool = False  # only known of members of groups: no column of summary.csv
+
+    @property
+    def shared(self) -> bool:
+        """A column of summary.csv only in studies of shared fleets."""
+        return SHARED in self.needs or QUEUES in self.needs or COMPETED in self.needs
 
     @property
     def exact(self) -> bool:
@@ -83,7 +96,7 @@ def _turnaround(percent: int) -> Figure:
         f"p{percent}_s", TIME, "s", f"{percent} of 100 workloads took at most so long from submitted to completed",
         "Percentile of `turnaround_s` of completed workloads by nearest rank, the ⌈p·n⌉-th smallest: a value that some workload "
         "had. Of fewer than 100 workloads p99 is the largest",
-        LESS, (COMPLETION,), (PHASE,), f"p{percent}",
+        LESS, (COMPLETION,), WORKLOADS, f"p{percent}",
     )  # fmt: skip
 
 
@@ -107,6 +120,37 @@ def _audit(name: str, audit: str, unit: str, about: str) -> Figure:
     return Figure(name, COUNT, unit, about, detail, LESS, (AUDITS,), audit=audit)
 
 
+def _wait(name: str, about: str, heading: str = "") -> Figure:
+    return Figure(
+        f"wait_{name}_s", TIME, "s", about,
+        "Of all workloads but those that the server refused. One that never got a place counts with the time until it was over or "
+        "the trial ended: a queue that starves must not look fast", LESS, (SHARED,), WORKLOADS, heading,
+    )  # fmt: skip
+
+
+_WAITED = "from submitted to the first admission; without a queue object, until all its pods were first bound"
+_RESOURCES = {
+    "": ("core-s", "core-seconds"),
+    "_gpu": ("GPU-s", "GPU-seconds"),
+    "_memory": ("GiB-s", "GiB-seconds of memory"),
+}
+
+
+def _amounts(
+    name: str, about: str, detail: str, groups: tuple[str, ...], needs: str, better: str = ""
+) -> tuple[Figure, ...]:
+    """A figure in resource-seconds: of cores, of GPUs and of memory."""
+    return tuple(
+        Figure(f"{name}{suffix}_s", TIME, unit, f"{words} {about}", detail if not suffix else f"Like `{name}_s`", better, (needs,),
+               groups, verdicts=("more", "less"))
+        for suffix, (unit, words) in _RESOURCES.items()
+    )  # fmt: skip
+
+
+def _evictions(name: str, about: str, detail: str = "", heading: str = "") -> Figure:
+    return Figure(name, COUNT, "evictions", about, detail, LESS, (SHARED,), WORKLOADS, heading)
+
+
 _ENTRIES = (
     Figure("scenario", TEXT, "", "name of the scenario", label=True),
     Figure("on", TEXT, "", "where it ran: `sim`, `local` or `kubeconfig`", label=True),
@@ -116,14 +160,14 @@ _ENTRIES = (
     Figure("seed", COUNT, "", "seed of the study", label=True),
     Figure("nodes", COUNT, "nodes", "nodes that were there at any time"),
     Figure("workloads", COUNT, "workloads", "workloads that the steps would submit", groups=(PHASE,)),
-    Figure("pods", COUNT, "pods", "pods of the submitted workloads", groups=(PHASE,)),
+    Figure("pods", COUNT, "pods", "pods of the submitted workloads", groups=WORKLOADS),
     Figure("submitted", COUNT, "workloads", "workloads submitted",
-           "Is `completed` + `failed` + `deleted` + `pending`: each workload counts once, in this order", groups=(PHASE,),
+           "Is `completed` + `failed` + `deleted` + `pending`: each workload counts once, in this order", groups=WORKLOADS,
            while_running=True),
-    Figure("completed", COUNT, "workloads", "workloads completed", "", MORE, groups=(PHASE,), while_running=True),
-    Figure("failed", COUNT, "workloads", "workloads that failed", "", LESS, groups=(PHASE,), while_running=True),
-    Figure("deleted", COUNT, "workloads", "workloads deleted before they completed", groups=(PHASE,), while_running=True),
-    Figure("pending", COUNT, "workloads", "workloads that came to no end", "", LESS, groups=(PHASE,), while_running=True),
+    Figure("completed", COUNT, "workloads", "workloads completed", "", MORE, groups=WORKLOADS, while_running=True),
+    Figure("failed", COUNT, "workloads", "workloads that failed", "", LESS, groups=WORKLOADS, while_running=True),
+    Figure("deleted", COUNT, "workloads", "workloads deleted before they completed", groups=WORKLOADS, while_running=True),
+    Figure("pending", COUNT, "workloads", "workloads that came to no end", "", LESS, groups=WORKLOADS, while_running=True),
     Figure("outcome", TEXT, "", "how the trial ended",
            "`completed`, `clogged`, `timeout`, `failed`, `interrupted` or `damaged`, see [outcomes](study.md#outcomes)"),
     Figure("valid", FLAG, "", "whether the trial trusts all of its own figures",
@@ -132,8 +176,9 @@ _ENTRIES = (
            "that touches"),
     Figure("total_s", TIME, "s", "from the first submission to the last completion",
            "Empty unless the outcome is `completed` and every planned workload completed: a stack that clogs must not look fast. "
-           "Of a phase, from its own first submission to its own last completion", LESS, (COMPLETION,), (PHASE,), "total time"),
-    Figure("rate_per_s", RATE, "/s", "workloads completed per second", "`completed` / `total_s`", MORE, (COMPLETION,), (PHASE,)),
+           "Of a phase, a queue or a class, from its own first submission to its own last completion", LESS, (COMPLETION,),
+           WORKLOADS, "total time"),
+    Figure("rate_per_s", RATE, "/s", "workloads completed per second", "`completed` / `total_s`", MORE, (COMPLETION,), WORKLOADS),
     Figure("cpu_util", RATIO, "", "share of the nodes' cores that running containers had requested",
            "Core-seconds, from the first submission to the last completion, or to the end of the trial if not all completed. It is "
            "about requests, not use", MORE, heading="cpu used"),
@@ -145,8 +190,8 @@ _ENTRIES = (
            "(n − 1) / (last − first) of the n workloads that were admitted; without a queue, whose pods were all created",
            MORE, (), (PHASE,), "dispatched"),
     _turnaround(50), _turnaround(95), _turnaround(99),
-    Figure("mean_s", TIME, "s", "mean turnaround of completed workloads", "", LESS, (COMPLETION,), (PHASE,)),
-    Figure("max_s", TIME, "s", "longest turnaround of a completed workload", "", LESS, (COMPLETION,), (PHASE,)),
+    Figure("mean_s", TIME, "s", "mean turnaround of completed workloads", "", LESS, (COMPLETION,), WORKLOADS),
+    Figure("max_s", TIME, "s", "longest turnaround of a completed workload", "", LESS, (COMPLETION,), WORKLOADS),
     Figure("held_idle_s", TIME, "core-s", "core-seconds that gangs held before all their pods ran", "From bound", LESS,
            heading="held idle", verdicts=("more", "less")),
     Figure("held_idle_gpu_s", TIME, "GPU-s", "GPU-seconds that gangs held before all their pods ran", "From bound", LESS,
@@ -194,6 +239,42 @@ _ENTRIES = (
            (REQUESTS,)),
     Figure("heartbeat_gap_s", TIME, "s", "longest time in which some node's lease was not renewed", "", LESS, (REQUESTS, LOCAL),
            heading="heartbeat gap", verdicts=("longer", "shorter")),
+    _wait("mean", f"mean wait for a place: {_WAITED}"),
+    _wait("p50", "50 of 100 workloads waited at most so long for a place", "wait p50"),
+    _wait("p95", "95 of 100 workloads waited at most so long for a place"),
+    _wait("p99", "99 of 100 workloads waited at most so long for a place", "wait p99"),
+    _wait("max", "longest wait for a place"),
+    _evictions("evicted", "times that a workload lost its place",
+               "Each eviction counts, also of the same workload. The sum of the six below", "evicted"),
+    _evictions("preempted", "evictions for a workload of a higher priority, in the same queue or by kube-scheduler",
+               "Without `reclaimed` and `fair_sharing`, which Kueue calls preemption too: `evicted` has all"),
+    _evictions("reclaimed", "evictions because a queue of the cohort took its own quota back"),
+    _evictions("fair_sharing", "evictions for a queue with a smaller share"),
+    _evictions("timed_out", "evictions because pods did not run in time"),
+    _evictions("node_gone", "evictions because a node was gone"),
+    _evictions("evicted_other", "evictions for another reason"),
+    *_amounts("work_lost", "of work that evictions threw away",
+              "Requests of each pod that was lost, from when it ran (of a gang, from when all its pods did) until it was lost, "
+              "without what a checkpoint kept", WORKLOADS, SHARED, LESS),
+    *_amounts("used", "that pods held on nodes",
+              "Requests from bound until finished or lost, whether the container ran or not", WORKLOADS, SHARED),
+    *_amounts("nominal", "of quota", "Nominal quota × the length of the trial, of all flavors", (QUEUE,), QUEUES),
+    *_amounts("borrowed", "of quota held beyond the queue's own",
+              "What a queue held beyond its nominal quota, from admission to eviction or release (without a queue object, from "
+              "pods created to finished or lost). Flavors count together", (QUEUE,), QUEUES),
+    *_amounts("lent", "of quota that others held",
+              "What is borrowed in a cohort counts as lent by all queues that have quota left, in proportion to it", (QUEUE,),
+              QUEUES),
+    Figure("share", RATIO, "", "part of its cohort's quota that a queue held, on average while it wanted something",
+           "Of the resource most in demand, see [fair share](#fair-share)", "", (QUEUES,), (QUEUE,), "share", in_parts=True),
+    Figure("fair_share", RATIO, "", "part of its cohort's quota that a queue should have held, on average while queues competed",
+           "See [fair share](#fair-share)", "", (COMPETED,), (QUEUE,), "fair share", in_parts=True),
+    Figure("share_error", RATIO, "", "part of the quota that was not where it should have been, while queues competed",
+           "Half the sum over queues of the distance between what a queue held and its fair share, in proportion to the quota; of "
+           "one queue, its own distance. See [fair share](#fair-share)", LESS, (COMPETED,), (QUEUE,), "share error"),
+    Figure("jain", RATIO, "", "Jain's index of what queues held in proportion to their fair share, while they competed",
+           "1 if all got the same part of their fair share, 1/n if one of n got everything. See [fair share](#fair-share)", MORE,
+           (COMPETED,), (), "Jain's index"),
 )  # fmt: skip
 
 FIGURES = {figure.name: figure for figure in _ENTRIES}
@@ -217,9 +298,13 @@ ON_TERMINAL = ("creation_per_s", "dispatch_per_s", "cpu_util", "gpu_util", "p50_
 LEFT_OUT_FIRST = ("creation_per_s", "p50_s", "cpu_util", "dispatch_per_s", "p95_s")
 
 
-def columns(params: Iterable[str]) -> list[str]:
-    """The columns of summary.csv, in order."""
-    others = (name for name in FIGURES if name not in LABELS and name not in _PROMISED)
+def columns(params: Iterable[str], shared: bool = False) -> list[str]:
+    """The columns of summary.csv, in order; `shared`: with those of a shared fleet."""
+    others = (
+        figure.name
+        for figure in _ENTRIES
+        if figure.name not in (*LABELS, *_PROMISED) and not figure.in_parts and (shared or not figure.shared)
+    )
     return [*LABELS, *params, *_PROMISED, *others]
 
 
@@ -232,6 +317,11 @@ def split(name: str) -> tuple[str, str, str]:
     """Figure, group and member of a name; no group and no member for a figure of a whole trial."""
     found = _GROUPED.fullmatch(name)
     return (found[1], found[2] or IDENTITY, found[3]) if found else (name, "", "")
+
+
+def is_asked(name: str) -> bool:
+    """Whether a name is that of a figure that summary.csv may lack: of a member of a group, or of a shared fleet."""
+    return "(" in name or (name in FIGURES and FIGURES[name].shared)
 
 
 def find(name: str) -> Figure:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seatrial.model.distributions import Distribution
 from seatrial.model.plan import Pace, Workload
-from seatrial.model.randomness import arrays
+from seatrial.model.randomness import arrays, stream_seed
 from seatrial.model.units import SECOND
 
 Times = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -30,17 +31,31 @@ class Load:
 class DrawnItems:
     """The items of a phase that go to one queue, drawn from a random stream of their own."""
 
-    pods: Sequence[int]
+    pods: Times
+    durations: Times | None  # None: all as long as each other
     due: Times | None
 
 
-def draw_items(count: int, sizes: Sequence[int], shuffled: bool, pace: Pace, seed: int) -> DrawnItems:
-    """Sizes and due times of `count` items."""
+def draw_items(
+    count: int, sizes: Sequence[int] | Distribution, shuffled: bool, duration: int | Distribution, pace: Pace, seed: int
+) -> DrawnItems:
+    """Sizes, durations and due times of `count` items, each from a stream of its own: one does not change the others."""
     generator = arrays(seed)
-    drawn = np.resize(np.asarray(sizes, dtype=np.int64), count)
-    if shuffled:
-        generator.shuffle(drawn)
-    return DrawnItems(drawn.tolist(), _due(pace, count, generator))
+    if isinstance(sizes, Distribution):
+        pods = draw_sizes(sizes, count, seed)
+    else:
+        pods = np.resize(np.asarray(sizes, dtype=np.int64), count)
+        if shuffled:
+            generator.shuffle(pods)
+    durations = None
+    if isinstance(duration, Distribution):
+        durations = duration.draw(arrays(stream_seed(seed, {}, 0, "durations")), count)
+    return DrawnItems(pods, durations, _due(pace, count, generator))
+
+
+def draw_sizes(sizes: Distribution, count: int, seed: int) -> Times:
+    """The pods of each of `count` workloads."""
+    return sizes.draw(arrays(stream_seed(seed, {}, 0, "pods")), count)
 
 
 def load_of(

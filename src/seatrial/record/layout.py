@@ -8,6 +8,7 @@ PART = ".part"  # suffix of a file that is being written (`files.atomic_write`)
 # At the top of a study.
 STUDY, TRIALS = "study.json", "trials"
 TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv"
+QUEUES, CLASSES = "queues.csv", "classes.csv"  # only where a scenario has queues, or names classes
 API, DIFFERENCES, ERRORS = "api.csv", "api-differences.csv", "errors.csv"
 REPORT = "report.html"
 PICTURES = ("general", "detailed", "totals", "sizes", "api")
@@ -20,7 +21,7 @@ EVICTIONS = "evictions.parquet"  # only where there are any
 REQUESTS, METRICS, STARTS = "requests.parquet", "metrics.parquet", "starts.parquet"
 
 _FILES = (
-    STUDY, TIMES, PODS, SUMMARY, SIZES, API, DIFFERENCES, ERRORS, REPORT,
+    STUDY, TIMES, PODS, SUMMARY, SIZES, QUEUES, CLASSES, API, DIFFERENCES, ERRORS, REPORT,
     *(f"{picture}.{kind}" for picture in PICTURES for kind in FORMATS),
 )  # fmt: skip
 # What `--force` removes; a killed process may have left files half written.

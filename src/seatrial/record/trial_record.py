@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import polars as pl
 
 from seatrial import __version__
 from seatrial.model.doubts import KINDS, RATES, TIMES, Doubt, touched
 from seatrial.model.errors import SetupProblem, UsageProblem
+from seatrial.model.fleet import Fleet
 from seatrial.model.lifecycle import Stage
 from seatrial.record.inventory import damage
 from seatrial.record.layout import FORMAT, TRIAL
@@ -161,6 +163,11 @@ class TrialRecord:
             )
             for s in self.document.get("stages") or ()
         )
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Queues, cohorts and rules of preemption of its set-up; without queues where the scenario has none."""
+        return msgspec.convert(self.document.get("fleet") or {}, Fleet)
 
     @property
     def resolution_ns(self) -> int:

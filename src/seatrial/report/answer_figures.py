@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from seatrial.analysis.studies import Study
 from seatrial.analysis.trial_figures import Figures
-from seatrial.model.figures import RATE, RATIO, TIME, find
+from seatrial.model.figures import RATE, RATIO, TIME, find, is_asked
 from seatrial.record.trial_record import TrialRecord
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import Group, Spread
@@ -35,7 +35,7 @@ class AnswerFigure:
 
 def with_answers(study: Study) -> list[Figures]:
     """The rows of the summary, with the figures of the answer that are not columns of it."""
-    more = [name for name in study.answer if "(" in name]
+    more = [name for name in study.answer if is_asked(name)]
     if not more:
         return list(study.rows)
     trials = {trial.name: trial for trial in study.trials}

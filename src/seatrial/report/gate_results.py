@@ -18,9 +18,9 @@ NAMED = 50  # verdicts in a summary
 
 
 def print_gates(verdicts: Sequence[Verdict], console: Console) -> None:
-    """Prints gates that fail, pass only within noise, or were not judged."""
+    """Prints gates that fail, pass only within noise or without some repeats, or were not judged."""
     for verdict in verdicts:
-        if verdict.state != HOLDS:
+        if verdict.state != HOLDS or verdict.left_out:
             line = f"{verdict.where}: {verdict.short}" if verdict.short else verdict.line
             print_line(console, line if verdict.state == FAILS else f"{verdict.state}: {line}")
 
@@ -62,7 +62,8 @@ def summary(verdicts: Sequence[Verdict], study: Study) -> str:
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no gates"
     sign = SIGNS[FAILS if counts[FAILS] else OPEN if counts[OPEN] else HOLDS]
     lines = [f"### {sign} {escaped(study.name)} on {escaped(study.on)}: {told}", ""]
-    shown = sorted((v for v in verdicts if v.state != HOLDS), key=lambda v: (FAILS, OPEN, SKIPPED).index(v.state))
+    order = (FAILS, OPEN, HOLDS, SKIPPED)
+    shown = sorted((v for v in verdicts if v.state != HOLDS or v.left_out), key=lambda v: order.index(v.state))
     if shown:
         lines += ["| | gate | where | found |", "|---|---|---|---|"]
         lines += [_row(verdict) for verdict in shown[:NAMED]]

@@ -16,6 +16,7 @@ from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, grouped
 from seatrial.report.request_tables import print_load
 from seatrial.report.summary_details import print_findings, print_sizes, since_first
+from seatrial.report.team_lines import print_teams
 from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line, width
 
 NOTES_SHOWN = 8
@@ -48,6 +49,7 @@ def summary_table(study: Study, console: Console) -> None:
     _explain(console, study, rows, groups)
     print_findings(console, study, rows)
     print_load(console, study)
+    print_teams(console, study)
     print_sizes(console, size_table(study), plus_minus)
 
 

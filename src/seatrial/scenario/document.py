@@ -45,7 +45,7 @@ class Scenario:
 
 
 class Shipped(NamedTuple):
-    """A scenario that comes with seatrial."""
+    """A built-in scenario."""
 
     name: str
     about: str
@@ -53,7 +53,7 @@ class Shipped(NamedTuple):
 
 
 def shipped() -> list[Shipped]:
-    """All scenarios that come with seatrial."""
+    """All built-in scenarios."""
     return [Shipped(name, read(path).about, path) for name, path in shipped_files().items()]
 
 
@@ -80,7 +80,7 @@ def find(where: str | Path) -> Path:
     if str(where) in known:
         return known[str(where)]
     remedy = remedy_for(path.stem, known)
-    raise UsageProblem(f"{where}: no such file, and no scenario of that name comes with seatrial", remedy)
+    raise UsageProblem(f"{where}: no such file, and no built-in scenario of that name", remedy)
 
 
 def _unreadable(file: str, error: OSError) -> UsageProblem:
@@ -88,9 +88,9 @@ def _unreadable(file: str, error: OSError) -> UsageProblem:
 
 
 def read(where: str | Path) -> Scenario:
-    """The scenario in a file, or one that comes with seatrial, by its name."""
+    """The scenario in a file, or a built-in one by its name."""
     path = find(where)
-    file = str(where) if path == Path(where) else path.name  # found by name: its directory says nothing
+    file = str(where) if path == Path(where) else path.name  # found by name, not by path
     try:
         with path.open("rb") as stream:
             raw = stream.read(yaml_reader.LARGEST_FILE + 1)

@@ -94,7 +94,7 @@ def _check_options(
     setups: Sequence[str] | None, stacks: Sequence[str] | None, known: Stacks, repeat: int | None, seed: int | None
 ) -> None:
     if setups and stacks:
-        raise UsageProblem("--setup and --stack do not go together", "give one of them")
+        raise UsageProblem("--setup and --stack cannot be combined", "give only one")
     for stack in stacks or ():
         if stack not in known:
             raise UsageProblem(f"--stack {cut(stack)}: no such stack", remedy_for(stack, known))
@@ -114,7 +114,7 @@ def _refuse_too_many(scenario: Scenario, count: int) -> None:
 
 
 def _own_params(scenario: Scenario) -> dict[str, list[str]]:
-    """Set-up → the params that it has values of its own for. The scenario is valid."""
+    """Set-up → the params that it sets itself. The scenario is valid."""
     setups = scenario.document.get("setups") or {}
     return {name: list(setup["params"]) for name, setup in setups.items() if setup.get("params")}
 
@@ -124,8 +124,8 @@ def _refuse_without_effect(sets: Iterable[str], setups: Iterable[str], own: Mapp
     for name in sets:
         if all(name in own.get(setup, ()) for setup in setups):
             raise UsageProblem(
-                f"--set {name} has no effect: every set-up that is run has a value of its own for it",
-                "pick others with --setup or --stack, or omit it",
+                f"--set {name} has no effect: every chosen set-up sets it itself",
+                "choose other set-ups with --setup or --stack, or omit --set",
             )
 
 
@@ -201,7 +201,7 @@ class _FilledScenario:
         return self._of_stacks(setups) if self.context.pick_stacks else setups
 
     def own_params(self, setup: str) -> Mapping[str, Scalar]:
-        """The params that the set-up has values of its own for."""
+        """The params that the set-up sets itself."""
         written = (self.fields.setups or {}).get(setup)
         return written.params if written else {}
 
@@ -232,7 +232,7 @@ class _FilledScenario:
         for number, name in enumerate(names):
             if name in names[:number]:
                 what = f"two node groups are called '{name}'"
-                self._wrong((*path, number, "name"), what, "give each a name of its own")
+                self._wrong((*path, number, "name"), what, "give each a different name")
         self.written += groups
         return groups if any(group.kubelet or group.existing for group in groups) else self.context.nodes or groups
 

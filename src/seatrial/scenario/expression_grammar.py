@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.model.errors import UsageProblem, cut
-from seatrial.model.figures import FIGURES, GROUPS, IDENTITY, NAMED, grouped, split
+from seatrial.model.figures import CLASS, FIGURES, GROUPS, IDENTITY, NAMED, grouped, split
 from seatrial.scenario.nearest import nearest, remedy_for
 
 BASELINE = "baseline"
@@ -28,10 +29,13 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
+# `class` is a keyword of Python: in `preempted(class=batch)` another word of the same length stands for it while parsing.
+_CLASS = "klass"
+_KEYWORD = re.compile(r"\bclass(?=\s*=(?!=))")
 TRUTH: dict[str, float] = {"true": True, "false": False}
 ALLOWED = (
     "it may have comparisons, and, or, not, + - * / // %, numbers, texts in quotes, names, figure(set-up), figure(identity), "
-    "figure(phase=name) and parentheses"
+    "figure(phase=name), figure(queue=name), figure(class=name) and parentheses"
 )
 
 
@@ -63,9 +67,13 @@ class FigureReference:
 class References(ast.NodeTransformer):
     """Replaces every `figure(set-up)`, `figure(group=member)` and `baseline` by one name."""
 
-    def __init__(self, text: str, setups: Iterable[str] | None) -> None:
+    def __init__(
+        self, text: str, setups: Iterable[str] | None, members: Mapping[str, Iterable[str]] | None = None
+    ) -> None:
         self.text = _one_line(text)
         self.setups = setups if setups is None else list(setups)
+        self.members = members or {}  # group → its members, where they are known
+        self.grouped: list[str] = []  # figures of these members
         self.found: dict[str, FigureReference] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -88,20 +96,28 @@ class References(ast.NodeTransformer):
 
     def _grouped(self, figure: str, node: ast.Call) -> str:
         keyword = node.keywords[0]
+        group = CLASS if keyword.arg == _CLASS else str(keyword.arg)
         groups = FIGURES[figure].groups
-        if keyword.arg not in GROUPS or len(node.keywords) > 1:
+        if group not in GROUPS or len(node.keywords) > 1:
             raise problem(
                 node,
-                f"figures cannot be asked by '{keyword.arg}'",
+                f"figures cannot be asked by '{group}'",
                 f"write {figure}({groups[0] if groups else next(iter(GROUPS))}=NAME)",
             )
-        if keyword.arg not in groups:
-            known = ", ".join(name for name in NAMED if keyword.arg in FIGURES[name].groups)
-            raise problem(node, f"'{figure}' is not known of single {GROUPS[keyword.arg]}", f"these are: {known}")
-        return grouped(figure, keyword.arg, self._written(keyword.value))
+        if group not in groups:
+            known = ", ".join(name for name in NAMED if group in FIGURES[name].groups)
+            raise problem(node, f"'{figure}' is not known of single {GROUPS[group]}", f"these are: {known}")
+        member = self._written(keyword.value)
+        name = grouped(figure, group, member)
+        if group in self.members:
+            if member not in self.members[group]:
+                remedy = remedy_for(member, self.members[group])
+                raise problem(keyword.value, f"unknown {group} '{cut(member)}'", remedy)
+            self.grouped.append(name)
+        return name
 
     def _written(self, node: ast.expr) -> str:
-        """As it is written, in quotes or not: a set-up may be called kwok+mcad, a phase two-of-8."""
+        """A name as written, with or without quotes: kwok+mcad, two-of-8."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value.strip()
         return (ast.get_source_segment(self.text, node) or "").strip()
@@ -142,7 +158,7 @@ def parse_tree(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(_one_line(text), mode="eval").body
+            return ast.parse(_KEYWORD.sub(_CLASS, _one_line(text)), mode="eval").body
     except SyntaxError as error:
         remedy = "compare with ==" if _single_equals(text) else ALLOWED
         raise ExpressionProblem(
@@ -160,7 +176,7 @@ def _single_equals(text: str) -> bool:
 
 
 def check_condition(node: ast.expr) -> None:
-    """Raises for what may not stand where true or false is wanted."""
+    """Raises if the node is not a condition."""
     match node:
         case ast.BoolOp(values=parts):
             for part in parts:
@@ -178,13 +194,13 @@ def check_condition(node: ast.expr) -> None:
         case ast.Constant(value=bool()):
             pass
         case ast.Constant() | ast.BinOp() | ast.UnaryOp():
-            raise problem(node, "a value where a comparison is wanted", "write one like `p99_s <= 30`")
+            raise problem(node, "a value instead of a comparison", "write one like `p99_s <= 30`")
         case _:
             raise refused(node)
 
 
 def check_value(node: ast.expr) -> None:
-    """Raises for what may not stand where a value is wanted."""
+    """Raises if the node is not a value."""
     match node:
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             pass
@@ -215,11 +231,20 @@ def check_names(tree: ast.expr, known: list[str], suggested: list[str] | None = 
         if isinstance(node, ast.Name) and node.id not in known and node.id not in TRUTH:
             close = nearest(node.id, suggested)
             if node.id in OUTCOMES or (close is None and nearest(node.id, OUTCOMES)):
-                remedy = f'text stands in quotes: "{nearest(node.id, OUTCOMES)}"'
+                remedy = f'put text in quotes: "{nearest(node.id, OUTCOMES)}"'
             else:
                 choice = [close] if close else [one for one in suggested if "(" not in one]
                 remedy = remedy_for(node.id, choice)
             raise problem(node, f"unknown name '{cut(node.id)}'", remedy)
+
+
+def check_parts(tree: ast.expr) -> None:
+    """Raises for a figure that is known only of members of a group, and asked for without one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in FIGURES and FIGURES[node.id].in_parts:
+            group = FIGURES[node.id].groups[0]
+            remedy = f"write {node.id}({group}=NAME)"
+            raise problem(node, f"'{node.id}' is known only of single {GROUPS[group]}", remedy)
 
 
 def names_in(tree: ast.expr) -> list[str]:
@@ -229,18 +254,18 @@ def names_in(tree: ast.expr) -> list[str]:
 
 
 def problem(node: ast.expr, message: str, remedy: str) -> ExpressionProblem:
-    """With the column of the node."""
+    """A problem at the column of the node."""
     return ExpressionProblem(message, remedy, node.col_offset + 1)
 
 
 def written(node: ast.expr) -> str:
     """The text of a part of an expression."""
     try:
-        return cut(ast.unparse(node))
+        return cut(ast.unparse(node).replace(f"{_CLASS}=", "class="))
     except ValueError:  # f-strings that Python 3.11 cannot write
         return type(node).__name__
 
 
 def refused(node: ast.expr, remedy: str = ALLOWED) -> ExpressionProblem:
-    """For a node that is Python and no expression of ours."""
-    return problem(node, f"`{written(node)}` may not stand in an expectation", remedy)
+    """The problem for Python syntax that expressions do not have."""
+    return problem(node, f"`{written(node)}` is not allowed in an expectation", remedy)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.errors import cut
-from seatrial.model.figures import FIGURES, NAMED, TEXT, Value, split
+from seatrial.model.figures import CLASS, FIGURES, NAMED, QUEUE, TEXT, Value, is_asked, split
 from seatrial.scenario import expression_grammar as grammar
 from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
 from seatrial.scenario.nearest import remedy_for
@@ -35,13 +35,13 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """As Python writes it."""
+        """The comparison as text."""
         if self.op is None or self.right is None:
             return grammar.written(self.left)
         return grammar.written(ast.Compare(self.left, [self.op], [self.right]))
 
     def holds(self, values: Mapping[str, Value]) -> bool | None:
-        """None where an empty figure leaves it open. Raises as `Expression.evaluate` does."""
+        """None if it depends on an empty figure. Raises like `Expression.evaluate`."""
         whole = self.left if self.op is None else ast.Compare(self.left, [self.op], [self.right or self.left])
         return _condition(ast.copy_location(whole, self.left), values)
 
@@ -54,7 +54,7 @@ class Comparison:
         return None if left is None or right is None else float(left - right)
 
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
-        """Whether it can come out as wanted if the margin lies between these bounds."""
+        """Whether the comparison can be `wanted` if the margin is within these bounds."""
         match self.op:
             case ast.Lt():
                 return low < 0 if wanted else high >= 0
@@ -87,17 +87,20 @@ class Expression:
         tree = grammar.parse_tree(text)
         texts = {"outcome": grammar.OUTCOMES, **(texts or {})}
         try:
-            references = grammar.References(text, None if known is None else texts.get("setup"))
+            members = {group: texts[group] for group in (QUEUE, CLASS) if known is not None and group in texts}
+            references = grammar.References(text, None if known is None else texts.get("setup"), members)
             tree = references.visit(tree)
+            grammar.check_parts(tree)
             grammar.check_condition(tree)
             grammar.check_texts(tree, texts)
             names = grammar.names_in(tree)
         except RecursionError:
             raise ExpressionProblem("the expression is nested too deep", "split it in two") from None
         if known is not None:
-            grammar.check_names(tree, [*known, *references.found], list(known))
+            known = list(known)
+            grammar.check_names(tree, [*known, *references.found, *references.grouped], known)
             for name, reference in references.found.items():
-                if "(" in reference.figure and reference.figure not in known:
+                if "(" in reference.figure and reference.figure not in (*known, *references.grouped):
                     remedy = remedy_for(reference.figure, [one for one in known if "(" in one])
                     raise ExpressionProblem(f"unknown name '{name}'", remedy)
         return cls(text, frozenset(names), tree, references.found)
@@ -110,9 +113,9 @@ class Expression:
 
     @property
     def asked(self) -> list[str]:
-        """Its figures of members of groups (phases, identities), of any set-up."""
+        """Its figures that summary.csv may lack, of any set-up: of members of groups (phases, queues), and of shared fleets."""
         own = {name for name in self.names if name not in self.references}
-        return sorted(name for name in own | {one.figure for one in self.references.values()} if "(" in name)
+        return sorted(name for name in own | {one.figure for one in self.references.values()} if is_asked(name))
 
     def evaluate(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds. Raises ExpressionProblem for a name that `values` lacks, and for a division by zero."""
@@ -161,16 +164,22 @@ def _comparisons(node: ast.Compare) -> list[Comparison]:
     return [Comparison(a, op, b) for a, op, b in zip(sides, node.ops, sides[1:], strict=False)]
 
 
-def figure_named(text: str, known: Iterable[str] | None = None) -> str:
-    """A single figure, as `answer` names it: `p99_s`, `rejected(nodes)`, `p99_s(phase=prod)`. Raises ExpressionProblem."""
+def figure_named(
+    text: str, known: Iterable[str] | None = None, texts: Mapping[str, Iterable[str]] | None = None
+) -> str:
+    """A single figure, as `answer` names it: `p99_s`, `rejected(nodes)`, `p99_s(phase=prod)`. Raises as `Expression.parse` does."""
     if text.strip() in NAMED and FIGURES[text.strip()].kind == TEXT:
         raise ExpressionProblem(f"'{text.strip()}' is a text", "write a figure that is a number")
-    expression = Expression.parse(f"{text} == 0", known)
+    expression = Expression.parse(f"{text} == 0", known, texts)
     names = grammar.names_in(expression.tree)
     if len(names) != 1 or not _is_a_name(expression.tree) or split(names[0])[0] not in NAMED:
-        raise ExpressionProblem(f"`{text}` is no figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)")
+        raise ExpressionProblem(
+            f"`{text}` is not a figure", "write one like p99_s, rejected(nodes) or p99_s(phase=prod)"
+        )
     if expression.references:
-        raise ExpressionProblem(f"`{text}` is of one set-up", f"write {split(names[0])[0]}: it is told of every set-up")
+        raise ExpressionProblem(
+            f"`{text}` is of one set-up", f"write {split(names[0])[0]}: it is shown for every set-up"
+        )
     return names[0]
 
 
@@ -198,10 +207,10 @@ def _shown(value: Value) -> str:
 
 
 def _condition(node: ast.expr, values: Mapping[str, Value]) -> bool | None:
-    """True, False, or None where an empty figure leaves it open."""
+    """True, False, or None if it depends on an empty figure."""
     match node:
         case ast.BoolOp(op=op, values=parts):
-            decided = isinstance(op, ast.Or)  # the value that settles it
+            decided = isinstance(op, ast.Or)  # the deciding value
             results = [_condition(part, values) for part in parts]
             if decided in results:
                 return decided

@@ -1,19 +1,25 @@
-"""Findings before a run that are no mistakes: whether a pod that fits nowhere is noticed is a valid question."""
+"""Findings before a run that are not mistakes: a scenario may ask whether a pod that fits nowhere is noticed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from seatrial.model.fit import admits, why_nowhere
+from seatrial.model.fleet import NEVER, FlavorQuota, Fleet, Queue
 from seatrial.model.plan import NodeGroup, PodShape, Trial
 from seatrial.model.settings import is_flag
 from seatrial.model.units import format_quantity
 from seatrial.scenario.actions.submit_workloads import Submit
 
+INFINITE = math.inf
+
 
 def findings_of(trial: Trial) -> list[str]:
-    """One line each; the trial runs nevertheless."""
-    found = [*check_never_fits(trial), *_gangs_too_large(trial)]
+    """One line each; the trial runs anyway."""
+    found = [*check_never_fits(trial), *_gangs_too_large(trial), *_quota_findings(trial)]
     if trial.on == "sim":
         found += _not_simulated(trial)
     elif any(group.existing for group in trial.node_groups()) and any(s.shape.priority for s in trial.phases(Submit)):
@@ -27,12 +33,12 @@ def _not_simulated(trial: Trial) -> list[str]:
     """Parts of the scenario that only real clusters have."""
     setup = trial.setup
     found = [
-        f"set-up '{setup.name}' brings its own {component}, which the simulator does not run: its figures are those of the "
-        f"model ({part.place}); --on local runs it"
+        f"set-up '{setup.name}' replaces {component}, which the simulator does not run: its figures come from the model "
+        f"({part.place}); --on local runs it"
         for component, part in setup.components.items()
     ]
     found += [
-        f"set-up '{setup.name}': {component}.{name} has no effect on the simulator; it has with --on local"
+        f"set-up '{setup.name}': {component}.{name} has no effect on the simulator, only with --on local"
         for component, given in setup.settings.items()
         for name in given
         if is_flag(component, name)
@@ -51,7 +57,7 @@ def check_never_fits(trial: Trial) -> list[str]:
     for submit in trial.phases(Submit):
         reason = why_nowhere(trial.node_groups(), submit.shape)
         if reason is not None:
-            found.append(f"{submit.name}: a pod that asks for {_asked(submit)} fits no node ({reason})")
+            found.append(f"{submit.name}: a pod that requests {_asked(submit)} fits on no node ({reason})")
     return found
 
 
@@ -61,10 +67,56 @@ def _gangs_too_large(trial: Trial) -> list[str]:
     groups = trial.node_groups()
     for submit in trial.phases(Submit):
         room = _room(groups, submit.shape)
-        if submit.gang and room and max(submit.sizes) > room:
-            gang = f"a gang of {max(submit.sizes)} pods that each ask for {_asked(submit)}"
+        if submit.gang and room and (largest := max(submit.sizes_in(trial))) > room:
+            gang = f"a gang of {largest} pods that each request {_asked(submit)}"
             found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
     return found
+
+
+def _quota_findings(trial: Trial) -> list[str]:
+    """Workloads that no quota of their queue will ever cover, and rules that have no effect."""
+    fleet = trial.setup.fleet
+    members = Counter(queue.cohort for queue in fleet.queues if queue.cohort)
+    members.update(cohort.parent for cohort in fleet.cohorts if cohort.parent)
+    having = {cohort.name for cohort in fleet.cohorts if cohort.quotas or cohort.parent}
+    found = [
+        f"cohort '{cohort}' has one queue and no quota of its own: there is nobody to borrow from"
+        for cohort, count in members.items()
+        if count == 1 and cohort not in having
+    ]
+    if fleet.preemption.fair_sharing and fleet.preemption.while_borrowing != NEVER:
+        found.append(f"set-up '{trial.setup.name}': `while-borrowing` has no effect with fair sharing")
+    for submit in trial.phases(Submit):
+        found += _never_covered(submit, max(submit.sizes_in(trial)), fleet)
+    return found
+
+
+def _never_covered(submit: Submit, size: int, fleet: Fleet) -> Iterator[str]:
+    """Once per reason: queues of `queue: each` are mostly alike."""
+    said: set[str] = set()
+    requests = submit.shape.requests if submit.declares is None else submit.declares
+    queues = {queue.name: queue for queue in fleet.queues}
+    for name in submit.queues or ((submit.queue,) if submit.queue else ()):
+        queue = queues[name]
+        for resource, amount in requests.items():
+            quotas = [quota for quota in queue.quotas if resource in quota.nominal]
+            if not quotas:
+                why = f"has no quota of {resource}, which its workloads request: they are never admitted"
+            else:
+                most = max(map(partial(_may_use, queue, resource), quotas))
+                if most is INFINITE or amount * size <= most:
+                    continue
+                needs, has = (format_quantity(int(value), resource) for value in (amount * size, most))
+                why = f"may use {resource} {has} at most, and a workload of {size} pods needs {needs}: it is never admitted"
+            if why not in said:
+                said.add(why)
+                yield f"{submit.name}: queue '{name}' {why}"
+
+
+def _may_use(queue: Queue, resource: str, quota: FlavorQuota) -> float:
+    if not queue.cohort:
+        return quota.nominal[resource]
+    return quota.nominal[resource] + quota.borrow.get(resource, INFINITE)
 
 
 def _room(groups: Iterable[NodeGroup], shape: PodShape) -> int:

@@ -102,7 +102,7 @@ class FleetPlanning:
                 for name, fields in self._alike(path, kind, first, count):
                     if name in taken:
                         what = f"two {section} are called '{name}'"
-                        self._wrong(path, what, "give each a name of its own", key=True)
+                        self._wrong(path, what, "give each a different name", key=True)
                     else:
                         yield path, name, fields
                     taken.add(name)

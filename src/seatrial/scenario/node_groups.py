@@ -1,4 +1,4 @@
-"""Node groups of a scenario: what a user writes, and what it becomes."""
+"""Node groups of a scenario: fields and plan."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ class NodeGroupFields(Fields):
 
     name: ObjectName = Field(description="Nodes are called NAME-0, NAME-1 and so on.")
     count: Annotated[int, whole_number(1, MOST_NODES)] = Field(description="How many nodes.")
-    capacity: CapacityMap = Field(
-        description="What a node has: cpu and memory, pods (110 if not given), GPUs and so on."
-    )
+    capacity: CapacityMap = Field(description="Capacity of a node: cpu and memory, pods (default 110), GPUs and so on.")
     labels: dict[str, LabelText] = Field({}, description="Labels of the nodes.")
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
     kubelet: Flag = Field(False, description="true: a kubelet runs containers; false: fake nodes that only play them.")
-    pods: PodDelays = Field(PodDelays.model_construct(), description="How long a fake node takes to start a pod.")
+    pods: PodDelays = Field(PodDelays.model_construct(), description="Start delays of pods on a fake node.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:

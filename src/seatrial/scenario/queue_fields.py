@@ -63,7 +63,7 @@ def quota(value: Any, info: ValidationInfo) -> dict[str, dict[str, int]]:
     if not isinstance(value, dict):
         raise wrong(f"{shown(value)} is not a quota", "write it like {cpu: 64, nvidia.com/gpu: 16}")
     if not value:
-        raise wrong("an empty quota", "write it like {cpu: 64}, or remove it")
+        raise wrong("an empty quota", "write it like {cpu: 64}")
     flavors = _known(info, "flavor")
     nested = [key for key, amount in value.items() if isinstance(amount, dict)]
     if not nested:
@@ -138,7 +138,7 @@ def queue_name(value: Any, info: ValidationInfo) -> Any:
     known = _known(info, "queue")
     if not isinstance(value, str):
         raise wrong(f"{shown(value)} is not the name of a queue", "write the name of a queue, or each")
-    if known is not None and value not in known:
+    if known is not None and value not in known and not any("${" in name for name in known):  # those are mistakes
         if not known:
             what = "each of which queues?" if value == EACH else f"unknown queue '{value}'"
             raise wrong(what, "add `queues:` to the scenario, or remove `queue`")

@@ -96,7 +96,7 @@ def parsed(setting: Setting, value: Any) -> Scalar:
 
 def spelled_default(setting: Setting) -> str:
     """The default in a message."""
-    return f"as shipped it is {setting.default}"
+    return f"default {setting.default}"
 
 
 def resolved(

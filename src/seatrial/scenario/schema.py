@@ -41,7 +41,7 @@ class ScenarioFields(Fields):
     model_config = ConfigDict(json_schema_extra=_STACKS_OR_SETUPS)
 
     name: PlainName = Field(description="Name of the scenario.")
-    about: Text = Field("", description="The question it answers, in a sentence.")
+    about: Text = Field("", description="The question that the scenario answers, in a sentence.")
     params: dict[ParamName, ParamValues] = Field(
         {}, description="Values to use as ${name}; a list makes one trial per value."
     )
@@ -50,7 +50,7 @@ class ScenarioFields(Fields):
         None, description="Stacks to compare on the same nodes: short for one set-up per stack."
     )
     setups: Annotated[dict[PlainName, SetupFields], Field(min_length=1)] | None = Field(
-        None, description="What is compared: name → nodes, stack, client, settings."
+        None, description="Set-ups to compare: name → nodes, stack, client, settings."
     )
     flavors: Flavors | None = Field(None, description="Kinds of nodes that quotas are of: name → {nodes: GROUP}.")
     priorities: Priorities | None = Field(None, description="Names of priorities: name → value.")
@@ -60,16 +60,18 @@ class ScenarioFields(Fields):
     settings: SettingsFields | None = Field(None, description="Settings of components, for all set-ups.")
     client: ClientFields | None = Field(None, description="The submitting client, for all set-ups.")
     namespaces: Annotated[int, whole_number(1, MOST_NAMESPACES)] | None = Field(
-        None, description="So many namespaces are made before the steps, for what create phases make."
+        None, description="Number of namespaces created before the steps, for objects of create phases."
     )
     steps: Annotated[list[Step], Field(min_length=1)] = Field(
-        description="What happens, one step after another; the phases of a step run side by side."
+        description="Steps, run one after another; the phases of a step run in parallel."
     )
-    repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="How often each trial is repeated.")
-    seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Seed of everything random.")
-    answer: Figures = Field([], description="The figures that answer the question of `about`, the most telling first.")
+    repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="Repeats of each trial.")
+    seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Random seed.")
+    answer: Figures = Field(
+        [], description="The figures that answer the question of `about`, the most important first."
+    )
     expect: Expectations = Field(
-        [], description="What must hold at the end, over all repeats, like completed == submitted."
+        [], description="Expectations at the end, over all repeats, like completed == submitted."
     )
 
     @classmethod

@@ -29,7 +29,7 @@ LONGEST_DELAY = 29 * SECOND
 class ClientFields(Fields):
     """The submitting client."""
 
-    rate: Rate | None = Field(None, description="The most that the client submits per second, like 10/s.")
+    rate: Rate | None = Field(None, description="The client's limit on submissions per second, like 10/s.")
 
 
 class EqualQps(Fields):
@@ -64,12 +64,12 @@ class ComponentFields(Fields):
     binary: Text | None = Field(None, description="A program of your own instead of the one that is built.")
     version: Text | None = Field(None, description="Another version of it, built like the default one (`v1.36.2`).")
     config: Text | None = Field(None, description="A configuration file of your own.")
-    args: list[Text] = Field([], description="Flags that win over all others, like `--v=4`.")
+    args: list[Text] = Field([], description="Flags that override all others, like `--v=4`.")
 
     @model_validator(mode="after")
     def _one_program(self) -> ComponentFields:
         if self.binary and self.version:
-            raise wrong("`binary` and `version` both say which program it is", "keep one of them")
+            raise wrong("`binary` and `version` contradict each other", "keep one of them")
         return self
 
     def override(self, source: Source, path: KeyPath) -> ComponentOverride:
@@ -125,28 +125,28 @@ def _delay(value: Any) -> Any:
 
 
 class SetupFields(Fields):
-    """One of the things that a scenario compares."""
+    """A set-up of the comparison."""
 
     stack: Annotated[Text, one_of("stack")] = Field(description="The stack under test; `seatrial stacks` lists them.")
     nodes: Annotated[Text, one_of("node entry", "entry of nodes")] | None = Field(
-        None, description="Which entry of `nodes`; not needed where there is one."
+        None, description="The entry of `nodes`; not needed if there is only one."
     )
     client: ClientFields | None = Field(None, description="The submitting client, instead of the scenario's.")
     params: dict[Annotated[ParamName, one_of("param")], ScalarValue] = Field(
-        {}, description="Values of its own for params of the scenario."
+        {}, description="Values of params for this set-up alone."
     )
-    settings: SettingsFields | None = Field(None, description="Settings that win over the scenario's.")
+    settings: SettingsFields | None = Field(None, description="Settings that override the scenario's.")
     preemption: PreemptionFields | None = Field(
         None, description="Who may evict whom: what is given here wins over the scenario's."
     )
     components: dict[str, ComponentFields] = Field(
-        {}, description="What this set-up brings itself of a real control plane, by component."
+        {}, description="Components of a real control plane that this set-up replaces or reconfigures."
     )
     priority_levels: list[FlowObjectFields] = Field(
-        [], alias="priority-levels", description="Priority levels beside those that the server has."
+        [], alias="priority-levels", description="Priority levels, in addition to the server's."
     )
     flow_schemas: list[FlowObjectFields] = Field(
-        [], alias="flow-schemas", description="Flow schemas beside those that the server has."
+        [], alias="flow-schemas", description="Flow schemas, in addition to the server's."
     )
     delay: Annotated[DelayFields, BeforeValidator(_delay, json_schema_input_type=DurationText | DelayFields)] | None = (
         Field(None, description="Holds the load's own writes inside the server: 500ms, or {for, of, webhook}.")

@@ -126,7 +126,7 @@ def _same_names(source: Source, data: Mapping[str, Any]) -> list[tuple[KeyPath, 
     for path, name, _, _ in _phases(data.get("steps")):
         if name in names:
             what = f"two phases are called '{name}'"
-            found.append((path, source.mistake((*path, "name"), what, "give each a name of its own")))
+            found.append((path, source.mistake((*path, "name"), what, "give each a different name")))
         names.add(name)
     return found
 

@@ -6,6 +6,10 @@ A one-pod Job costs a pod POST, an event and a status PUT at its start, a PUT wh
 the finished pod's UID, a PATCH that removes the pod's finalizer, the PUT with Complete, and an event. At 20 QPS with a burst of
 30, because of those four calls a hundred short Jobs that end together need 18 s more than one.
 
+A create that the server refuses (403, a quota) ends the batches; the sync fails, and the Job is synced again after 1 s, doubling to
+60 s (DefaultJobApiBackOff, MaxJobApiBackOff), or when a pod event or the Job's own update is due before. Nobody tells the
+controller that there is room again.
+
 A Job created suspended costs a PUT and an event more, and an event when it is resumed. A Job that is suspended again loses its
 pods: a DELETE and an event each, then a PUT.
 """
@@ -23,6 +27,8 @@ from seatrial.sim.kernel import Kernel
 
 POD_EVENTS_BATCHED = 1 * SECOND  # syncJobBatchPeriod
 SLOW_START = 1  # SlowStartInitialBatchSize
+API_BACKOFF_FIRST, API_BACKOFF_MOST = 1 * SECOND, 60 * SECOND  # after a sync that failed
+_DOUBLINGS = 6  # until API_BACKOFF_MOST
 
 _IDLE, _QUEUED, _SYNCING, _SYNCING_AGAIN, _GONE = range(5)
 
@@ -31,7 +37,7 @@ class JobController:
     """A Job is the number of its workload; columns as in `Pods`.
 
     `create_pod(job)` creates a pod, `completed(job)` is called when the Complete condition is written. `active(job)` returns the
-    pods that a suspended Job must lose, `drop_pod(pod)` deletes one.
+    pods that a suspended Job must lose, `drop_pod(pod)` deletes one. `admits(job)`: whether the server takes a pod of the Job.
     """
 
     def __init__(
@@ -47,6 +53,10 @@ class JobController:
         self._kernel, self._api = kernel, api
         self._active, self._drop_pod = active, drop_pod
         self.when_written: list[Callable[[int], None]] = []  # called after every status write
+        self.admits: Callable[[int], bool] | None = None
+        self._refusals: dict[int, int] = {}  # Job → syncs that failed one after another
+        self._retry_at: dict[int, int] = {}  # Job → when it is synced again after that
+        self._held_back: set[int] = set()  # Jobs whose last sync failed
         self.pod_webhooks = 0  # ns that a stack's webhooks add to the creation of a pod
         self._client = ApiClient("job-controller", float(settings["qps"]), float(settings["burst"]))
         self._idle_workers = int(settings["job-syncs"])
@@ -124,6 +134,8 @@ class JobController:
         ends, now = self._batch_ends, self._kernel.now
         if now >= ends[job] and self._completions[job]:
             ends[job] = now + POD_EVENTS_BATCHED
+        if self._refusals and job in self._refusals and self._completions[job]:
+            self._plan_sync(job)
 
     def pod_ready(self, job: int) -> None:
         """A pod is ready."""
@@ -147,7 +159,12 @@ class JobController:
 
     def _sync_batched(self, job: int) -> None:
         self.pod_changed(job)
+        self._plan_sync(job)
+
+    def _plan_sync(self, job: int) -> None:
         when = self._batch_ends[job]
+        if self._retry_at.get(job, when) > when:
+            del self._retry_at[job]  # a key is in the work queue once, at the earliest of its times
         if self._sync_planned[job] != when:
             self._sync_planned[job] = when
             self._kernel.after(when - self._kernel.now, self._enqueue, job)
@@ -182,7 +199,7 @@ class JobController:
         self._idle_workers += 1
         if not self._completions[job]:
             self._forget(job)
-        elif again or (self._missing[job] and job not in self._suspended):
+        elif again or (self._missing[job] and job not in self._suspended and job not in self._held_back):
             self._enqueue(job)
         self._take()
 
@@ -192,10 +209,16 @@ class JobController:
             column[job] = 0
         self._suspended.discard(job)
         self._status_suspended.discard(job)
+        self._held_back.discard(job)
+        self._refusals.pop(job, None)
+        self._retry_at.pop(job, None)
 
     # one sync
 
     def _sync(self, job: int) -> None:
+        if self._refusals:
+            self._held_back.discard(job)
+            self._retry_at.pop(job, None)
         if not self._completions[job]:
             self._done(job)
         elif self._finished[job]:
@@ -259,10 +282,12 @@ class JobController:
             return
         missing = self._missing[job] if job not in self._suspended else 0
         if not missing:
+            self._refusals.pop(job, None)
             self._write_status(job)
             return
+        first = size == SLOW_START
         size = min(size, missing)
-        pending = [job, size, size]
+        pending = [job, size, size, 0, first]
         then = self._call_pod_webhooks if self.pod_webhooks else self._pod_created
         for _ in range(size):
             self._api.call(self._client, WRITE, then, pending)
@@ -271,15 +296,43 @@ class JobController:
         self._kernel.at(self._kernel.now + self.pod_webhooks, self._pod_created, pending)
 
     def _pod_created(self, pending: list[int]) -> None:
-        job, size, _ = pending
+        job, size, _, refused, first = pending
         pending[2] -= 1
         if self._completions[job]:
-            self._missing[job] -= 1
-            self._create_pod(job)
-            self.pod_changed(job)
+            if self.admits is None or self.admits(job):
+                self._missing[job] -= 1
+                self._create_pod(job)
+                self.pod_changed(job)
+            else:
+                refused = pending[3] = refused + 1
             self._event()
         if not pending[2]:
-            self._create_batch((job, size * 2))
+            if refused:
+                self._fail(job, created=not first or refused < size)
+            else:
+                self._create_batch((job, size * 2))
+
+    def _fail(self, job: int, created: bool) -> None:
+        """The sync failed. The status is written if pods were created before, and the first time."""
+        failures, now = self._refusals.get(job, 0), self._kernel.now
+        self._refusals[job] = failures + 1
+        self._held_back.add(job)
+        writes = created or not failures
+        wait = min(API_BACKOFF_FIRST << min(failures, _DOUBLINGS), API_BACKOFF_MOST)
+        when = now + (min(wait, POD_EVENTS_BATCHED) if writes else wait)
+        if not now < self._sync_planned[job] <= when:
+            self._retry_at[job] = when
+            self._kernel.at(when, self._retry, (job, when))
+        if writes:
+            self._write_status(job)
+        else:
+            self._done(job)
+
+    def _retry(self, what: tuple[int, int]) -> None:
+        job, when = what
+        if self._retry_at.get(job) == when:
+            del self._retry_at[job]
+            self._enqueue(job)
 
     def _count_finished(self, job: int) -> None:
         """The UIDs are in the status; removes the finalizers in parallel."""

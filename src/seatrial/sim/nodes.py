@@ -8,8 +8,9 @@ and NodeUnschedulable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ TAINT_WEIGHT, SPREAD_WEIGHT = 3, 2
 NOT_FEASIBLE = -1
 _largest = np.maximum.reduce  # what an array's max() calls, without what it does before
 # percentageOfNodesToScore 0: below 100 nodes all of them, else 50 % less 1 % per 125 nodes, 5 % at least, 100 nodes at least.
+FEW = 8  # feasible nodes up to which a loop is faster than numpy; below MIN_FEASIBLE, so that all nodes are looked at
 MIN_FEASIBLE, SHARE_AT_MOST, SHARE_AT_LEAST, NODES_PER_PERCENT = 100, 50, 5, 125
 
 
@@ -44,7 +46,7 @@ class _View:
         self.allowed: list[int] = []  # per node: NOT_FEASIBLE, or what taints add to the score
         self.scores = np.empty(0, dtype=np.int32)
         self.known: list[int] = []  # the scores again: a list's item costs a third of an array's
-        self.feasible = 0
+        self.feasible: set[int] = set()  # nodes
         self.place = 0  # how much of the journal is taken into account
 
 
@@ -199,18 +201,18 @@ class Nodes:
         view = self._views.get(id(shape)) or self._view(shape)
         if view.place != len(self._journal):
             self._catch_up(view)
-        count = len(self.groups)
-        if not view.feasible:
+        count, feasible = len(self.groups), len(view.feasible)
+        if not feasible or (feasible <= FEW and not avoid):
             self.searched = count
-            return -1
+            return self._among_few(view)
         wanted = self._wanted
         scores = view.scores
         start = self._start % count
-        if view.feasible == count and wanted < count:
+        if feasible == count and wanted < count:
             end = start + wanted
             window = scores[start:end] if end <= count else np.concatenate((scores[start:], scores[: end - count]))
             looked = wanted
-        elif view.feasible <= wanted:
+        elif feasible <= wanted:
             window, start, looked = scores, 0, count
         else:
             around = np.concatenate((scores[start:], scores[:start]))
@@ -223,6 +225,15 @@ class Nodes:
         self.searched = looked
         self._start = (self._start + looked) % count
         return (start + pick) % count
+
+    def _among_few(self, view: _View) -> int:
+        """The choice where few nodes are feasible: all nodes are looked at, and a list is faster than an array."""
+        known, nodes = view.known, view.feasible
+        if len(nodes) <= 1:
+            return next(iter(nodes), -1)
+        most = max(map(known.__getitem__, nodes))
+        best = sorted(node for node in nodes if known[node] == most)
+        return best[0] if len(best) == 1 else best[int(self._random.random() * len(best))]
 
     def _apart(self, window: np.ndarray, start: int, avoid: Collection[int]) -> np.ndarray:
         """Preferred anti-affinity by host name: nodes that hold pods of the same workload score 100 times the weight less."""
@@ -256,7 +267,7 @@ class Nodes:
         """How many nodes could take one more pod of this shape now."""
         view = self._view(shape)
         self._catch_up(view)
-        return view.feasible
+        return len(view.feasible)
 
     def _view(self, shape: PodShape) -> _View:
         view = self._views.get(id(shape))
@@ -306,7 +317,10 @@ class Nodes:
             score = self._score(view, node, score)
         before = view.known[node]
         if score != before:
-            view.feasible += (score >= 0) - (before >= 0)
+            if score < 0:
+                view.feasible.discard(node)
+            elif before < 0:
+                view.feasible.add(node)
             view.known[node] = score
             view.scores[node] = score
 
@@ -352,3 +366,10 @@ def nodes_to_find(count: int) -> int:
         return count
     share = max(SHARE_AT_MOST - count // NODES_PER_PERCENT, SHARE_AT_LEAST)
     return max(count * share // 100, MIN_FEASIBLE)
+
+
+def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
+    """Every resource that a node has or a pod requests."""
+    return sorted(
+        {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
+    )

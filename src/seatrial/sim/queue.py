@@ -38,6 +38,7 @@ class SchedulingQueue:
         self._unschedulable: dict[int, dict[int, int]] = {ROOM: {}}  # events that help → pod → time of failure
         self._failures = bytearray()  # per pod, up to LONGEST
         self._failed_at = array("q")  # per pod, the last
+        self._parked = bytearray()  # per pod: 1 while it backs off or is unschedulable
         self._order = 0
         self._deleted: set[int] = set()  # pods deleted while active
         self._backoff_armed = self._flush_armed = False
@@ -90,6 +91,7 @@ class SchedulingQueue:
         if failures[pod] < LONGEST:
             failures[pod] += 1
         self._failed_at[pod] = now
+        self._parked[pod] = 1
         helped = self._last_helped.get(helped_by)
         if helped is None:
             helped = self._last_helped[helped_by] = max(
@@ -123,16 +125,24 @@ class SchedulingQueue:
 
     def activate(self, pod: int) -> bool:
         """A plugin moves this pod to the active queue; False if it does not wait here."""
-        if pod in self.held:
+        if pod >= len(self._parked) or not self._parked[pod] or pod in self.held:
             return False
-        found = self._backoff_order.pop(pod, None) is not None or self._take_unschedulable(pod)
-        if found:
-            self.add(pod)
-        return found
+        self._leave(pod)
+        self.add(pod)
+        return True
+
+    def _leave(self, pod: int) -> None:
+        """Takes a parked pod out of the back-off, or from those that wait for an event."""
+        self._parked[pod] = 0
+        if self._backoff_order.pop(pod, None) is None:
+            for waiting in self._unschedulable.values():
+                if waiting.pop(pod, None) is not None:
+                    return
 
     def _make_room(self, pod: int) -> None:
         more = pod + 1024 - len(self._failures)
         self._failures.extend(bytes(more))
+        self._parked.extend(bytes(more))
         self._failed_at.frombytes(bytes(8 * more))
 
     def scheduled(self, pod: int) -> None:
@@ -142,16 +152,12 @@ class SchedulingQueue:
 
     def remove(self, pod: int) -> None:
         """The pod was deleted while it waited."""
-        if self._backoff_order.pop(pod, None) is None and not self._take_unschedulable(pod):
+        if pod < len(self._parked) and self._parked[pod]:
+            self._leave(pod)
+        else:
             self._deleted.add(pod)
         self.scheduled(pod)
         self.held.discard(pod)
-
-    def _take_unschedulable(self, pod: int) -> bool:
-        for waiting in self._unschedulable.values():  # noqa: SIM110 a generator costs twice as much
-            if waiting.pop(pod, None) is not None:
-                return True
-        return False
 
     def _back_off(self, pods: Iterable[int]) -> None:
         """Moves pods to the back-off, or to the active queue if their back-off is over."""
@@ -165,6 +171,7 @@ class SchedulingQueue:
             ends = failed_at + BACKOFF[failures[pod]]
             until = ends - ends % BACKOFF_LOOK
             if until < this_second:
+                self._parked[pod] = 0
                 self.add(pod)
                 continue
             self._order = order = self._order + 1
@@ -184,6 +191,7 @@ class SchedulingQueue:
             _, order, pod = entry
             if backoff_order.get(pod) == order:
                 del backoff_order[pod]
+                self._parked[pod] = 0
                 return pod
         return -1
 
@@ -198,6 +206,7 @@ class SchedulingQueue:
             key, order, pod = entry
             if backoff_order.get(pod) == order:
                 del backoff_order[pod]
+                self._parked[pod] = 0
                 self._order += 1
                 self._active.push((key, self._order, pod))
         if self._active:

@@ -16,7 +16,7 @@ pods that are turned down over and over fill the client's bucket, and the loop s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 from seatrial.sim.framework import ALLOW, POD_BOUND, POD_GONE, REJECT, ROOM, Profile, SchedulerPlugin
 from seatrial.sim.kernel import Do, Kernel
 from seatrial.sim.nodes import Nodes
+from seatrial.sim.permit_waits import PermitWaits
 from seatrial.sim.pods import ASSUMED, BOUND, GONE, PENDING, Pods
 from seatrial.sim.preemption import DRY_RUN, PreemptionExecutor, PreemptionPlan, VictimSearch
 from seatrial.sim.queue import SchedulingQueue
@@ -81,7 +82,8 @@ class Scheduler:
         self._current = -1  # the pod whose cycle it is
         self._in_hand = -1  # popped, and its cycle is the next
         self._told: dict[int, str] = {}  # pod → why it is Unschedulable, as its condition says
-        self._holding: dict[int, _Cycle] = {}  # waiting in permit
+        self._waits: PermitWaits[_Cycle] = PermitWaits(kernel, self._time_out)
+        self._holding = self._waits.holding
         self._wanted: set[int] = set()  # of these, those to be tried again at once should they come back
         self._siblings: dict[int, dict[int, int]] = {}  # job → node → pods, for those that want to be apart
         self.pinned: dict[int, int] = {}  # pods that may go to one node only: a selector by host name
@@ -277,12 +279,10 @@ class Scheduler:
             self._owed += self._binding
             self._bind(pod)
             return
-        self._holding[pod] = held = _Cycle(pod, events_before, told, asked_by)
-        self._kernel.after(wait, self._time_out, held)
+        self._waits.hold(pod, _Cycle(pod, events_before, told, asked_by), wait)
 
-    def _time_out(self, held: _Cycle) -> None:
-        if self._holding.get(held.pod) is held:
-            self.reject(held.pod, _TIMED_OUT)
+    def _time_out(self, pod: int) -> None:
+        self.reject(pod, _TIMED_OUT)
 
     def allow(self, pod: int) -> None:
         """A plugin lets a pod go that waits in permit."""
@@ -304,10 +304,12 @@ class Scheduler:
         self.reject(pod, _PREEMPTED)
         return True
 
-    def activate(self, pod: int) -> None:
-        """A plugin wants this pod to be tried, past its back-off; one that waits in permit, should it come back."""
-        if not self.queue.activate(pod) and pod in self._holding:
-            self._wanted.add(pod)
+    def activate(self, pods: Iterable[int]) -> None:
+        """A plugin wants these pods to be tried, past their back-off; one that waits in permit, should it come back."""
+        activate, holding = self.queue.activate, self._holding
+        for pod in pods:
+            if not activate(pod) and pod in holding:
+                self._wanted.add(pod)
 
     def _give_up(self, held: _Cycle) -> None:
         pod, events_before = held.pod, held.events_before

@@ -5,10 +5,9 @@ Each mechanism is a part with callbacks; this module is only the wiring between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from seatrial.model.barrier import Barrier
 from seatrial.model.fleet import Fleet
@@ -41,6 +40,7 @@ from seatrial.sim.kubelets import Kubelets
 from seatrial.sim.kwok_stages import Kwok
 from seatrial.sim.nodes import Nodes
 from seatrial.sim.pods import Pods
+from seatrial.sim.resource_quotas import ADMISSION_WRITE, ResourceQuotas
 from seatrial.sim.scheduler import Around, Scheduler
 from seatrial.sim.state_view import StateView
 from seatrial.sim.submitting_client import FASTEST, SubmittingClient
@@ -98,6 +98,7 @@ class Sim:
         self.when_completed: list[Callable[[int], None]] = []
         self.when_deleted: list[Callable[[int], None]] = []
         self.when_nodes_change: list[Callable[[], None]] = []  # come or go, that is
+        self.when_pod_ends: list[Callable[[int], None]] = []  # finished or gone; called with the workload
         self.gated: Callable[[int], bool] = lambda _: False  # new pods that a stack hands to the scheduler later
         self.owners: PodOwners  # set before the first `add_pod`
         self.said: dict[int, str] = {}  # workload → why it waits, in the words of its queue
@@ -106,8 +107,6 @@ class Sim:
         self._bucket = ApiClient("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
         self._checkpoints = Checkpoints()
-        self.pod_priorities = True  # false: a stack's queue has the priorities, and pods have none
-        self._without_priority: dict[int, PodShape] = {}
         self._terminating: set[int] = set()  # deleted by kube-scheduler, and not gone yet
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
@@ -139,6 +138,23 @@ class Sim:
         made.sends_back = self._stirs
         made.preemption.delete, made.preemption.evicted = self._delete_victim, self._places.preempted
         return made
+
+    @property
+    def pod_priorities(self) -> bool:
+        """Whether pods have the priority of their workload; a stack whose queue has the priorities sets it to false."""
+        return self.pods.have_priorities
+
+    @pod_priorities.setter
+    def pod_priorities(self, have: bool) -> None:
+        self.pods.have_priorities = have
+
+    def limit_queues(self) -> None:
+        """A ResourceQuota per queue of the fleet, for a stack without queues of its own."""
+        if self.fleet.queues:
+            manager = self.settings["kube-controller-manager"]
+            quotas = ResourceQuotas(self.kernel, self.api, manager, self.fleet.queues, self.workloads, self.said)
+            self.jobs.admits, self.jobs.pod_webhooks = quotas.admits, ADMISSION_WRITE
+            self.when_pod_ends.append(quotas.ended)
 
     # nodes
 
@@ -214,6 +230,8 @@ class Sim:
         for pod in self._job_pods.pop(number, ()):
             if self.pods.state[pod] not in (pod_state.FINISHED, pod_state.GONE):
                 self.scheduler.delete(pod)
+                for call in self.when_pod_ends:
+                    call(number)
         self.jobs.remove(number)
         self._is_over(number)
         if not self.ledger.has_reached(number, self._complete):
@@ -251,19 +269,11 @@ class Sim:
         workload = self.workloads[job]
         siblings = self._job_pods.setdefault(job, [])
         recorded = self.ledger.pod(job, f"{workload.name}-{len(siblings)}")
-        shape = workload.shape if self.pod_priorities else self._plain(workload.shape)
-        pod = self.pods.add(job, shape, recorded)
+        pod = self.pods.add(job, workload.shape, recorded)
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, recorded, self._pods_created)
         if not self.gated(pod):
             self.scheduler.add(pod)
-
-    def _plain(self, shape: PodShape) -> PodShape:
-        """The shape without its priority; one instance per shape, as everywhere."""
-        plain = self._without_priority.get(id(shape))
-        if plain is None:
-            plain = self._without_priority[id(shape)] = replace(shape, priority=0) if shape.priority else shape
-        return plain
 
     def add_pod(self, owner: int, shape: PodShape) -> int:
         """Adds a pod of a created object: it competes with all others for nodes, and `owners` hears of it instead of the ledger."""
@@ -341,6 +351,8 @@ class Sim:
         self.pods.state[pod] = pod_state.FINISHED
         self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._finished, self.pods.node[pod])
         self.scheduler.ended(pod)
+        for call in self.when_pod_ends:
+            call(job)
         self.jobs.pod_finished(job)
 
     def _delete_victim(self, pod: int) -> None:
@@ -374,6 +386,8 @@ class Sim:
         reached = (self._pods_created, self._scheduled, self._running)[: max(state - pod_state.ASSUMED, 0) + 1]
         self.scheduler.delete(pod)
         self.ledger.lose_pod(self.kernel.now, self.pods.recorded[pod], reached)
+        for call in self.when_pod_ends:
+            call(job)
         self.jobs.pod_lost(job, was_running)
 
     def _completed(self, job: int) -> None:
@@ -384,10 +398,3 @@ class Sim:
         self._ends_at.pop(job, None)
         for call in self.when_completed:
             call(job)
-
-
-def resources_of(groups: list[NodeGroup], requests: list[Mapping[str, Any]]) -> list[str]:
-    """Every resource that a node has or a pod requests."""
-    return sorted(
-        {name for group in groups for name in group.capacity} | {name for asked in requests for name in asked}
-    )

@@ -33,6 +33,14 @@ PARTS: Mapping[str, tuple[Callable[[Trial], bool], str]] = {
         lambda trial: any(queue.cohort for queue in trial.setup.fleet.queues),
         "has no cohorts (`cohort`): no queue borrows from another",
     ),
+    "flavors": (
+        lambda trial: any(flavor.nodes for flavor in trial.setup.fleet.flavors),
+        "has one quota per queue for all nodes together, not one per flavor (`flavors`)",
+    ),
+    "fair-sharing": (
+        lambda trial: trial.setup.fleet.preemption.fair_sharing,
+        "has no fair sharing (`fair-sharing`)",
+    ),
     "checkpoint": (
         lambda trial: any(submit.checkpoint for submit in submits(trial)),
         "does not start an evicted workload again from its `checkpoint`",
@@ -66,6 +74,7 @@ class StackBase(Stack):
         return None
 
     def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:  # noqa: ARG002
+        sim.limit_queues()
         return sim.jobs.add
 
     @property

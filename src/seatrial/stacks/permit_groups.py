@@ -36,9 +36,7 @@ class PermitGroups(SchedulerPlugin):
                     self._sim.scheduler.allow(sibling)
             return ALLOW
         if len(assigned) == 1:  # ActivateSiblings: only the first calls the others
-            for sibling in self._sim.pods_of(group):
-                if sibling != pod:
-                    self._sim.scheduler.activate(sibling)
+            self._sim.scheduler.activate(sibling for sibling in self._sim.pods_of(group) if sibling != pod)
         return self._wait
 
     def complete(self, group: int) -> None:
@@ -52,7 +50,5 @@ class PermitGroups(SchedulerPlugin):
 
     def reject_siblings(self, group: int, reason: str) -> None:
         """Rejects all that wait in permit: only assigned pods can."""
-        if assigned := self._assigned[group]:
-            for sibling in self._sim.pods_of(group):
-                if sibling in assigned:
-                    self._sim.scheduler.reject(sibling, reason)
+        for sibling in sorted(self._assigned[group]):  # in the order in which they were created
+            self._sim.scheduler.reject(sibling, reason)

@@ -165,7 +165,7 @@ class _TrialRun:
         if left:
             why += f": {left.diagnosis.kind}: {left.diagnosis.summary}"
         if go_on:
-            self.note(f"{why.rstrip('.')}; the run went on")
+            self.note(f"{why.rstrip('.')}; the run continued")
             return
         self.ending.timed_out = left
         self.end("timeout", why)

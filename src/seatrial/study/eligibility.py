@@ -140,7 +140,7 @@ def _lacks_existing(trial: Trial) -> str | None:
 
 def _brings_parts(trial: Trial) -> str | None:
     if trial.on == "kubeconfig" and trial.setup.components:
-        return f"it brings its own {', '.join(trial.setup.components)}, and --on kubeconfig takes the cluster as it is"
+        return f"it replaces {', '.join(trial.setup.components)}, and --on kubeconfig cannot change components"
     return None
 
 
@@ -163,7 +163,7 @@ def _differs_from_the_kept(trial: Trial) -> str | None:
     if trial.setup.stack != there.state.stack:
         return f"{which} runs the stack '{there.state.stack}', not '{trial.setup.stack}'; omit --cluster"
     if trial.setup.components:
-        return f"it brings its own {', '.join(trial.setup.components)}, and {which} has its parts already"
+        return f"it replaces {', '.join(trial.setup.components)}, and {which} already runs its components"
     table = (*CONTROL_PLANE, *OWN, *stacks.find(trial.setup.stack).settings)
     free = {(setting.component, setting.name) for setting in table if setting in OWN or not setting.of_processes}
     asked, has = _flat(trial.setup.settings), _flat(there.state.settings)

@@ -69,7 +69,7 @@ def _worthwhile(trials: Sequence[Trial]) -> int:
     if trials[0].on != "sim":
         return 1
     work = PER_TRIAL * len(trials)
-    work += sum(submit.count * max(submit.sizes) for trial in trials for submit in trial.phases(Submit))
+    work += sum(submit.pods for trial in trials for submit in trial.phases(Submit))
     work += sum((phase.count or 0) * len(phase.objects) for trial in trials for phase in trial.phases(Requests))
     return _usable_cores() if work >= WORTH_A_POOL else 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,22 @@ _KEPT = ("cluster", "binaries", "context", "kubeconfig", "profile")
 
 
 def _with_files(document: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Paths of programs and configurations are relative to the directory of the scenario file."""
+    """Paths of programs, configurations and data are relative to the directory of the scenario file."""
     whole: dict[str, Any] = copy.deepcopy(dict(document))
+    for empirical in _under("empirical", whole.get("steps")):
+        if isinstance(empirical, dict) and isinstance(empirical.get("file"), str):
+            empirical["file"] = str((Path(file).parent / empirical["file"]).absolute())
     for setup in (whole.get("setups") or {}).values():
         for part in (setup.get("components") or {}).values():
             for key in ("binary", "config"):
                 if part.get(key):
                     part[key] = str((Path(file).parent / part[key]).absolute())
     return whole
+
+
+def _under(key: str, data: Any) -> Iterator[Any]:
+    """All values of a key, however deep."""
+    if isinstance(data, dict) and key in data:
+        yield data[key]
+    for child in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        yield from _under(key, child)

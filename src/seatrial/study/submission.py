@@ -62,7 +62,9 @@ class Submission:
 
     def workload(self, index: int) -> Workload:
         """A workload whose name is unique, and the same in every process."""
-        return self.submit.workload(index, self.submit.sizes[0], f"{self.submit.name}-{self.study}")
+        sizes = self.submit.sizes
+        assert isinstance(sizes, tuple)  # a template has one size
+        return self.submit.workload(index, sizes[0], f"{self.submit.name}-{self.study}")
 
 
 Blames = Callable[[str, int, str], SeatrialError | None]  # kind, code and words of the server → where in the template

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.model.distributions import Distribution
+from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
@@ -32,11 +34,12 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "client": to_json(trial.setup.client),
         "components": list(trial.setup.components),
         "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stack.stages],
-        "phases": {submit.name: _phase(submit) for submit in trial.phases(Submit)},
+        "phases": {submit.name: _phase(submit, trial) for submit in trial.phases(Submit)},
         "groups": {
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "quota": _quota(trial, stack),
+        **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -64,19 +67,28 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
 _OF_STAGES = ("name", "of", "about", "general", "spent_on")
 
 
-def _phase(submit: Submit) -> dict[str, Any]:
+def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
+    """Of drawn sizes only the smallest and the largest; `submitted.jsonl` has every workload's size and duration."""
+    sizes = submit.sizes_in(trial)
+    drawn = {
+        name: value.described()
+        for name, value in (("pods", submit.sizes), ("duration_ns", submit.duration))
+        if isinstance(value, Distribution)
+    }
     return {
         "count": submit.count,
-        "pods": sorted(set(submit.sizes)),
+        "pods": [sizes[0], sizes[-1]] if "pods" in drawn else sizes,
         "requests": dict(submit.shape.requests),
         "declares": None if submit.declares is None else dict(submit.declares),
         "gang": submit.gang,
-        "duration_ns": submit.duration,
+        "duration_ns": None if isinstance(submit.duration, Distribution) else submit.duration,
         "selector": dict(submit.shape.selector),
         "affinity": to_json(submit.shape.affinity),
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
+        **({"drawn": drawn} if drawn else {}),
+        **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }
 
 

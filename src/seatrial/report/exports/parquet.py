@@ -14,7 +14,9 @@ import polars as pl
 from seatrial.analysis.stage_times import Lifecycle, order_of
 from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import pods_columns, pods_parts, summary_frame, times_columns, times_parts
+from seatrial.analysis.team_tables import TeamTables, team_frame
 from seatrial.analysis.trial_figures import Figures, figures_of
+from seatrial.model.figures import CLASS, QUEUE
 from seatrial.record import merging
 from seatrial.record.files import atomic_write
 from seatrial.record.layout import OBSERVED, OBSERVED_PODS
@@ -23,10 +25,11 @@ TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
 
 
 def write_parquet(study: Study, folder: Path) -> list[Path]:
-    """summary, times, pods and observed, and every other Parquet file of trials."""
+    """summary, queues, classes, times, pods and observed, and every other Parquet file of trials."""
     folder.mkdir(parents=True, exist_ok=True)
     stages = order_of(study.trials)
     rows: list[Figures] = []
+    teams = TeamTables()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as scratch:
         parts: dict[str, list[Path]] = {}
 
@@ -47,7 +50,11 @@ def write_parquet(study: Study, folder: Path) -> list[Path]:
                 if path.name not in (OBSERVED, OBSERVED_PODS):
                     frame = pl.read_parquet(path, glob=False)
                     keep(path.stem, frame.select(pl.lit(trial.name).alias("trial"), pl.all()))
+            teams.add(seen)
         written = [_whole(folder / "summary.parquet", summary_frame(rows).lazy())]
+        for group, table in ((QUEUE, "queues"), (CLASS, "classes")):
+            if teams.rows[group]:
+                written.append(_whole(folder / f"{table}.parquet", team_frame(teams.rows[group], group).lazy()))
         for table, files in parts.items():
             frames = [pl.scan_parquet(file, glob=False) for file in files]
             written.append(_whole(folder / f"{table}.parquet", pl.concat(frames, how="diagonal_relaxed")))

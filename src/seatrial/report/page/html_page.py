@@ -20,6 +20,7 @@ from seatrial.report.page.markup import Html, join, json_block, tag
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
+from seatrial.report.page.teams import teams
 from seatrial.report.page.timeline import timeline
 from seatrial.report.page.totals import totals
 from seatrial.report.page.validity import again, validity
@@ -30,6 +31,7 @@ from seatrial.report.page.waterfall import waterfall
 SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     summary,
     totals,
+    teams,
     waterfall,
     steps,
     timeline,
@@ -39,7 +41,7 @@ SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     again,
 )
 
-_SCRIPTS = ("base.js", "lines.js", "waterfall.js", "steps.js", "timeline.js", "clog.js", "main.js")
+_SCRIPTS = ("base.js", "lines.js", "waterfall.js", "steps.js", "timeline.js", "teams.js", "clog.js", "main.js")
 _LIGHT_OR_DARK = "Light or dark"
 
 

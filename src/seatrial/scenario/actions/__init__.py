@@ -82,14 +82,14 @@ else:
 
 
 def phase_name(action: str, number: int) -> str:
-    """What a phase without a name is called: by its action and its position among all phases, from 1."""
+    """The default name of a phase: its action and its position among all phases, from 1."""
     return f"{action}-{number}"
 
 
 def plan_steps(
     source: Source, steps: Sequence[Sequence[PhaseFields]], nodes: Sequence[NodeGroup], setup: Setup, namespaces: int
 ) -> tuple[tuple[Step, ...], list[Mistake]]:
-    """The steps of a set-up, and what is wrong with them."""
+    """The steps of a set-up, and their mistakes."""
     written = _written(source, steps)
     planning = Planning(source, [phase for step in written for phase in step], nodes, setup, namespaces)
     return tuple(_plan_step(planning, step) for step in written), planning.mistakes

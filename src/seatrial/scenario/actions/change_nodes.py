@@ -27,22 +27,22 @@ class NodesFields(Fields):
     name: ObjectName | None = Field(None, description="Name of the phase.")
     add: NodeGroupFields | None = Field(None, description="A group of nodes that joins.")
     remove: GroupName | None = Field(None, description="The group whose nodes are removed.")
-    cordon: GroupName | None = Field(None, description="The group whose nodes take only pods that tolerate it.")
-    uncordon: GroupName | None = Field(None, description="The group whose nodes take pods again.")
+    cordon: GroupName | None = Field(None, description="The group whose nodes are cordoned.")
+    uncordon: GroupName | None = Field(None, description="The group whose nodes are uncordoned.")
     unready: GroupName | None = Field(None, description="The group whose nodes become NotReady.")
     ready: GroupName | None = Field(None, description="The group whose nodes become Ready again.")
-    count: Count | None = Field(None, description="So many of its nodes, the first ones; all if not given.")
+    count: Count | None = Field(None, description="Only the first nodes of the group, this many; default: all.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
         changes = [key for key in CHANGES if key in written]
         if not changes:
-            return [FieldMistake("", "nothing to do with the nodes", f"write one of {', '.join(CHANGES)}")]
+            return [FieldMistake("", "`nodes` without a change", f"write one of {', '.join(CHANGES)}")]
         found = [
             FieldMistake(key, f"'{key}' and '{changes[0]}' in one phase", "make two phases") for key in changes[1:]
         ]
         if "add" in written and "count" in written:
-            found.append(FieldMistake("count", "'count' does not go with 'add'", "write it into the group"))
+            found.append(FieldMistake("count", "'count' cannot be combined with 'add'", "write it into the group"))
         return found
 
 
@@ -94,11 +94,11 @@ def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
 
 def _plan_add(planning: Planning, phase: WrittenPhase, fields: NodeGroupFields) -> NodeChange:
     if any(group.existing for group in planning.groups.values()):
-        what = f"set-up '{planning.setup}' uses existing nodes, and its pods run nowhere else"
+        what = f"set-up '{planning.setup}' uses existing nodes, and its pods run only there"
         planning.wrong((*phase.path, "add"), what, "remove the step, or list nodes to make instead of `existing`")
     if fields.name in planning.groups:
-        what = f"there is a node group '{fields.name}' already"
-        planning.wrong((*phase.path, "add", "name"), what, "give the new nodes a name of their own")
+        what = f"a node group '{fields.name}' exists already"
+        planning.wrong((*phase.path, "add", "name"), what, "give the new nodes another name")
     group = planning.groups[fields.name] = fields.group()
     return NodeChange(phase.name, "add", group.name, None, group)
 

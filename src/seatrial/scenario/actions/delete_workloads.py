@@ -18,7 +18,7 @@ class DeletesWorkloads(Protocol):
     """What `delete` needs of a cluster."""
 
     async def delete(self, what: DeleteWorkloads) -> None:
-        """Deletes what is left of them."""
+        """Deletes their remaining workloads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo
 
-from seatrial.model.figures import FIGURES, NAMED
+from seatrial.model.figures import CLASS, FIGURES, NAMED, QUEUE
 from seatrial.model.interfaces import Cluster, RunningTrial
 from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, SUBMITTED
 from seatrial.model.plan import Expectation, Phase
@@ -22,7 +22,7 @@ from seatrial.scenario.source import KeyPath, Source
 
 def _expectation(value: Any, info: ValidationInfo) -> str:
     names = info.context.names if isinstance(info.context, KnownNames) else {}
-    texts = {name: names[name] for name in ("setup", "stack") if name in names}
+    texts = {name: names[name] for name in ("setup", "stack", QUEUE, CLASS) if name in names}
     try:
         return Expression.parse(field_types.text(value), names.get("figure"), texts).text
     except ExpressionProblem as problem:
@@ -33,7 +33,8 @@ def _expectation(value: Any, info: ValidationInfo) -> str:
 def _figure(value: Any, info: ValidationInfo) -> str:
     names = info.context.names if isinstance(info.context, KnownNames) else {}
     try:
-        return figure_named(field_types.text(value), names.get("figure"))
+        members = {group: names[group] for group in (QUEUE, CLASS) if group in names}
+        return figure_named(field_types.text(value), names.get("figure"), members)
     except ExpressionProblem as problem:
         raise wrong(problem.message, problem.remedy) from None
 
@@ -44,7 +45,7 @@ Figures = Annotated[list[Annotated[str, BeforeValidator(_figure)]], _ONE_OR_MORE
 
 
 def expectations(source: Source, texts: Iterable[str], path: KeyPath) -> tuple[Expectation, ...]:
-    """Each with the place where it was written."""
+    """Expectations with their places in the file."""
     return tuple(Expectation(text, source.at((*path, number))) for number, text in enumerate(texts))
 
 

@@ -1,4 +1,4 @@
-"""What a kind of phase consists of, and what is known while the phases of a set-up are planned.
+"""The parts of a kind of phase, and the context in which the phases of a set-up are planned.
 
 One module here is one kind: its fields, its plan (a `Phase`), its action (`Phase.act`) and what that needs of a cluster
 (`Phase.needs`, a protocol). The action is written against that protocol, so it imports no cluster and the module may stand below
@@ -39,14 +39,14 @@ class Kind:
     plan: Callable[[Planning, WrittenPhase], Phase]
     # Names that other fields may refer to, by what they name. It gets a phase's name, action and body as written, maybe wrong.
     names: Callable[[str, str, Mapping[str, Any]], Mapping[str, Sequence[str]]] = lambda *_: {}
-    # What the body lacks or has too much for the action.
+    # Missing and superfluous fields of the body.
     contradictions: Callable[[str, Mapping[str, Any]], Sequence[FieldMistake]] = lambda *_: ()
-    # Whether it is planned before the others of its step, because they may refer to it.
+    # Planned before the other phases of its step, which may refer to it.
     first: Callable[[Any], bool] = lambda _: False
 
 
 class Planning:
-    """The steps of one set-up on their way to a plan. A phase may only refer to phases before or beside it."""
+    """Planning of one set-up's steps. A phase may only refer to phases of earlier steps and of its own."""
 
     def __init__(
         self, source: Source, written: Sequence[WrittenPhase], nodes: Sequence[NodeGroup], setup: Setup, namespaces: int

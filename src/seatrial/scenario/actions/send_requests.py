@@ -46,7 +46,7 @@ _ONLY = {
     "of": tuple(action for action in VERBS if action != "create"),
     "kinds": tuple(action for action in VERBS if action != "create"),
 }  # fmt: skip
-MOST_WORKERS = 10_000  # each has a connection of its own while it waits
+MOST_WORKERS = 10_000  # one connection each
 
 
 class AsFields(Fields):
@@ -88,19 +88,19 @@ class RequestsFields(Fields):
     objects: Manifests | None = Field(
         None, description="Manifests, or one; texts may hold ${i}, ${namespace}, ${payload}."
     )
-    of: PhaseNames | None = Field(None, description="A create phase whose objects are meant, instead of `objects`.")
+    of: PhaseNames | None = Field(None, description="A create phase whose objects are requested, instead of `objects`.")
     kinds: Kinds | None = Field(None, description="With `of`: only objects of these kinds.")
-    count: Count | None = Field(None, description="How often in all; the namespaces take turns.")
-    each: Count | None = Field(None, description="How often in each namespace, instead of `count`.")
-    namespaces: Count | None = Field(None, description="Only in the first so many of the scenario's namespaces.")
+    count: Count | None = Field(None, description="Items in total, round-robin over the namespaces.")
+    each: Count | None = Field(None, description="Items per namespace, instead of `count`.")
+    namespaces: Count | None = Field(None, description="Only the first namespaces of the scenario, this many.")
     workers: Annotated[int, whole_number(1, MOST_WORKERS)] | None = Field(
-        None, description="So many side by side, each sends its next when the last is answered (1 if not given)."
+        None, description="Parallel workers, each with one request in flight (default 1)."
     )
     rate: Rate | None = Field(
-        None, description="So many per second, answered or not, like 100/s; instead of `workers`."
+        None, description="Requests per second in an open loop, like 100/s; instead of `workers`."
     )
     lasting: LastingDuration | None = Field(
-        None, alias="for", description="No longer than this; without `count` and `each`, again and again."
+        None, alias="for", description="The longest duration; without `count` and `each`, repeats until then."
     )
     identity: Identity | None = Field(
         None,
@@ -108,16 +108,18 @@ class RequestsFields(Fields):
         description="The identity that sends them: a user, or {user, groups, user-agent, service-account}.",
     )
     retry: Flag = Field(True, description="false: rejected requests (429) are not retried.")
-    payload: PayloadSize | None = Field(None, description="create: how long the text ${payload} is, like 2k.")
-    change: dict[str, Any] | None = Field(None, description="update: what is laid over the objects; patch: the patch.")
+    payload: PayloadSize | None = Field(None, description="create: length of ${payload}, like 2k.")
+    change: dict[str, Any] | None = Field(
+        None, description="update: fields to merge into the objects; patch: the patch."
+    )
     how: Annotated[str, choice("kind of patch", PATCHES)] = Field(
         "merge", description="patch: merge, strategic or apply."
     )
-    across: Flag = Field(False, description="list, watch: true for all namespaces at once.")
+    across: Flag = Field(False, description="list, watch: true for one request across all namespaces.")
     source: Annotated[str, choice("source", ("etcd", "cache"))] = Field(
-        "etcd", alias="from", description="list: etcd for what is true now, cache for what the server has at hand."
+        "etcd", alias="from", description="list: etcd for a consistent read, cache for the server's watch cache."
     )
-    limit: Count | None = Field(None, description="list: at most so many per page; all pages are fetched.")
+    limit: Count | None = Field(None, description="list: objects per page; all pages are fetched.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
@@ -128,9 +130,9 @@ class RequestsFields(Fields):
 
 
 def contradictions(action: str, written: Mapping[str, Any]) -> list[FieldMistake]:
-    """Fields that a request phase lacks, or that do not go with its action."""
+    """Missing fields of a request phase, and fields that its action does not have."""
     found = [
-        FieldMistake(action, f"'{key}' does not go with {action}", f"it is for {', '.join(actions)}", (key,))
+        FieldMistake(action, f"'{key}' cannot be combined with {action}", f"it is for {', '.join(actions)}", (key,))
         for key, actions in _ONLY.items()
         if key in written and action not in actions
     ]
@@ -148,7 +150,7 @@ def contradictions(action: str, written: Mapping[str, Any]) -> list[FieldMistake
 class Requester:
     """The identity that sends a phase's requests. Without a user and a service account it is the client's own user."""
 
-    name: str = CLIENT  # what tables and `expect` call it
+    name: str = CLIENT  # name in tables and `expect`
     user: str = ""
     groups: tuple[str, ...] = ()
     user_agent: str = LOAD_AGENT
@@ -160,7 +162,7 @@ class SendsRequests(Protocol):
     """What request phases need of a cluster."""
 
     async def requests(self, phase: Requests) -> Tally:
-        """Sends them all and records each (record.requests)."""
+        """Sends all requests and records each (record.requests)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,26 +176,26 @@ class Requests(Phase):
 
     verb: str  # as the audit log has it: create, update, patch, get, list, watch, delete, deletecollection
     objects: tuple[Mapping[str, Any], ...]  # list, watch, deletecollection: only apiVersion and kind count
-    count: int | None  # items in all; None: as many as there is time for
-    namespaces: int = 1  # the items are in the first so many; 0: list and watch ask across all of them
-    each: int = 0  # so many one after another in a namespace; 0: the namespaces take turns
+    count: int | None  # items in total; None: until `lasting` ends
+    namespaces: int = 1  # namespaces that are used, from the first; 0: list and watch across all
+    each: int = 0  # consecutive items per namespace; 0: round-robin
     workers: int = 1
     per_s: float = 0.0
     lasting: int = 0
     identity: Requester = Requester()
-    retry: bool = True  # a 429 is retried after what its Retry-After says
+    retry: bool = True  # retry a 429 after its Retry-After
     payload: int = 0  # length of `${payload}`
     of: str = ""  # the create phase whose objects these are
     made: int = 0  # number of items of that phase: item i asks for its i % made
     cached: bool = False  # lists come from the server's cache (resourceVersion=0)
     limit: int = 0  # of a page of a list; all pages are fetched
-    change: Mapping[str, Any] | None = None  # what an update lays over the manifests, or the patch
+    change: Mapping[str, Any] | None = None  # merged into the manifests by update, or the patch
     how: str = "merge"  # of a patch: merge, strategic, apply
 
     needs = SendsRequests
 
     def place(self, item: int) -> tuple[int, int]:
-        """The number that `${i}` stands for, and that of the namespace."""
+        """The value of `${i}`, and the number of the namespace."""
         number = item % self.made if self.made else item
         return number, (number // self.each if self.each else number) % max(self.namespaces, 1)
 
@@ -213,7 +215,7 @@ _REPLICAS = {
 
 
 def pods_of(manifest: Mapping[str, Any]) -> int:
-    """How many pods an object stands for."""
+    """The number of pods of an object."""
     field = _REPLICAS.get(manifest["kind"])
     if not field:
         return int(field is not None)
@@ -223,7 +225,7 @@ def pods_of(manifest: Mapping[str, Any]) -> int:
 
 
 def plan(planning: Planning, phase: WrittenPhase) -> Requests:
-    """How many items where, and what contradicts the rest of the scenario."""
+    """The plan, checked against the rest of the scenario."""
     fields: RequestsFields = phase.fields
     verb = VERBS[phase.action]
     source = _source(planning, phase)
@@ -261,7 +263,7 @@ def _requester(fields: AsFields | None) -> Requester:
 
 
 def _source(planning: Planning, phase: WrittenPhase) -> Requests | None:
-    """The create phase whose objects are meant."""
+    """The create phase whose objects are requested."""
     of = phase.fields.of
     if not of:
         return None

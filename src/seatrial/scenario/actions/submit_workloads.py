@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
+from seatrial.model.distributions import Distribution
 from seatrial.model.interfaces import RunningTrial, Tally
-from seatrial.model.plan import Amounts, Pace, Phase, PodShape, Toleration, Workload
+from seatrial.model.plan import Amounts, Pace, Phase, PodShape, Toleration, Trial, Workload
 from seatrial.model.units import SECOND
 from seatrial.scenario.actions.change_nodes import NodesFields
 from seatrial.scenario.actions.planning import Kind, Planning, WrittenPhase
+from seatrial.scenario.distribution_fields import DurationDrawn, PodsDrawn, drawn_durations, drawn_pods
 from seatrial.scenario.field_types import (
     LONGEST_DURATION,
     AmountMap,
@@ -29,6 +32,7 @@ from seatrial.scenario.field_types import (
 from seatrial.scenario.fields import FieldMistake, Fields, alone, contradictory
 from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.queue_fields import EACH, ClassName, PriorityOrName, QueueReference
+from seatrial.scenario.source import KeyPath
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
@@ -43,19 +47,23 @@ class SubmitFields(Fields):
     name: ObjectName | None = Field(
         None, description="Name of the phase; workloads are called NAME-0, NAME-1 and so on."
     )
-    count: Count | None = Field(None, description="How many workloads.")
-    pods: Count | None = Field(None, description="Pods of each workload (1 if not given).")
+    count: Count | None = Field(None, description="Number of workloads.")
+    pods: PodsDrawn | None = Field(
+        None, description="Pods of each workload (1 if not given): a number, 1..8, or a distribution."
+    )
     sizes: list[Count] | None = Field(
         None, min_length=1, description="Pods of the workloads, in turn: a mix instead of `pods`."
     )
-    each: Count | None = Field(None, description="How many workloads of each size, instead of `count`.")
+    each: Count | None = Field(None, description="Workloads per size, instead of `count`.")
     order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
         "given", description="Whether sizes come as listed or shuffled."
     )
-    duration: Duration = Field(description="How long each pod runs.")
+    duration: DurationDrawn = Field(description="How long each pod runs: 10s, 5s..15s, or a distribution.")
     requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
     gang: Flag = Field(False, description="true: it runs only while all its pods run.")
-    declares: AmountMap | None = Field(None, description="What a queue is told per pod, if not what the pods request.")
+    declares: AmountMap | None = Field(
+        None, description="Requests per pod that the queue sees, if not those of the pods."
+    )
     overlay: OverlayMap | None = Field(
         None, description="Any other fields of the Job's manifest: metadata, spec. Lists replace lists."
     )
@@ -76,17 +84,17 @@ class SubmitFields(Fields):
     )
     spread: Flag = Field(False, description="true: pods of a workload prefer different nodes.")
     rate: Rate | None = Field(
-        None, description="Workloads per second, like 10/s; without any pace, as fast as the client may."
+        None, description="Workloads per second, like 10/s; without a pace, as fast as the client's rate allows."
     )
     arrival: Annotated[str, choice("arrival", ("even", "poisson"))] = Field(
         "even", description="With `rate`: evenly, or at random."
     )
-    burst: Count | None = Field(None, description="So many at once, every `every`.")
+    burst: Count | None = Field(None, description="Workloads per burst, one burst per `every`.")
     every: LastingDuration | None = Field(None, description="With `burst`: time from one burst to the next.")
-    parallel: Count | None = Field(None, description="So many at once, the next round when all are answered.")
-    delay: Duration | None = Field(
-        None, description="With `parallel`: least time from the start of a round to the next."
+    parallel: Count | None = Field(
+        None, description="Workloads per round; the next round starts when all are answered."
     )
+    delay: Duration | None = Field(None, description="With `parallel`: minimum time between starts of rounds.")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
@@ -96,7 +104,7 @@ class SubmitFields(Fields):
         if "sizes" in written:
             found += contradictory(written, ("count", "each"))
         elif "count" not in written:
-            found.append(FieldMistake("", "submit needs 'count'", "add how many workloads, like count: 10"))
+            found.append(FieldMistake("", "submit needs 'count'", "add the number of workloads, like count: 10"))
         if "burst" in written and "every" not in written:
             found.append(FieldMistake("burst", "'burst' needs 'every'", "add the time between bursts, like every: 5s"))
         return found
@@ -119,10 +127,10 @@ class Submit(Phase):
     """
 
     count: int  # workloads in all; with `sizes`, len(sizes) * each
-    sizes: tuple[int, ...]  # pods of a workload; item i has sizes[i % len] before shuffling
+    sizes: tuple[int, ...] | Distribution  # pods of a workload; item i has sizes[i % len] before shuffling
     shuffled: bool
     shape: PodShape
-    duration: int
+    duration: int | Distribution
     gang: bool = False
     declares: Amounts | None = None
     pace: Pace = Pace()
@@ -138,7 +146,9 @@ class Submit(Phase):
 
     @property
     def pods(self) -> int:
-        """Of all its workloads."""
+        """Pods of all its workloads; the expected number if sizes are drawn (`pods_in` counts them)."""
+        if isinstance(self.sizes, Distribution):
+            return round(self.sizes.mean * self.count)
         rounds, rest = divmod(self.per_queue, len(self.sizes))
         return (rounds * sum(self.sizes) + sum(self.sizes[:rest])) * (len(self.queues) or 1)
 
@@ -147,42 +157,58 @@ class Submit(Phase):
         """How many workloads go to each of its queues."""
         return self.count // (len(self.queues) or 1)
 
-    def workload(self, index: int, pods: int, stem: str = "", queue: str = "") -> Workload:
+    def pods_in(self, trial: Trial) -> int:
+        """Of all its workloads in a trial."""
+        return sum(self._drawn_sizes(trial)) if isinstance(self.sizes, Distribution) else self.pods
+
+    def sizes_in(self, trial: Trial) -> list[int]:
+        """The sizes of its workloads in a trial, each once, ascending."""
+        return sorted(set(self._drawn_sizes(trial) if isinstance(self.sizes, Distribution) else self.sizes))
+
+    def _drawn_sizes(self, trial: Trial) -> list[int]:
+        from seatrial.model.load import draw_sizes
+
+        assert isinstance(self.sizes, Distribution)
+        drawn = [draw_sizes(self.sizes, self.per_queue, seed) for seed in self.seeds(trial)]
+        return [size for sizes in drawn for size in sizes.tolist()]
+
+    def seeds(self, trial: Trial) -> list[int]:
+        """Of the random stream of each queue, or of the only one."""
+        from seatrial.model.randomness import stream_seed
+
+        seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)
+        return [stream_seed(seed, {}, 0, queue) for queue in self.queues] or [seed]
+
+    def workload(self, index: int, pods: int, stem: str = "", queue: str = "", duration: int = 0) -> Workload:
         """Item `index`, called after `stem` or the phase: a name that nothing else in its namespace has."""
+        lasts = duration if isinstance(self.duration, Distribution) else self.duration
         return Workload(
-            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, self.duration, self.gang, self.declares,
+            f"{stem or self.name}-{index}", self.name, index, pods, self.shape, lasts, self.gang, self.declares,
             self.overlay, self.interactive, self.claim, queue or self.queue, self.class_name, self.checkpoint,
         )  # fmt: skip
 
-    def load(self, seed: int) -> Load:
-        """All its workloads and when they are due; `seed` is that of the phase's random stream."""
+    def load(self, *seeds: int) -> Load:
+        """All its workloads and their due times, from the seeds of its random streams."""
         from seatrial.model.load import DrawnItems, draw_items, load_of
-        from seatrial.model.randomness import stream_seed
 
-        if not self.queues:
-            only = draw_items(self.count, self.sizes, self.shuffled, self.pace, seed)
-            return load_of(self.name, self.pace, [only], lambda index, *_: self.workload(index, only.pods[index]))
-        streams = [
-            draw_items(self.per_queue, self.sizes, self.shuffled, self.pace, stream_seed(seed, {}, 0, queue))
-            for queue in self.queues
-        ]
+        def item(_: int, which: int, number: int, drawn: DrawnItems) -> Workload:
+            queue = self.queues[which] if self.queues else ""
+            lasts = 0 if drawn.durations is None else int(drawn.durations[number])
+            return self.workload(number, int(drawn.pods[number]), f"{self.name}-{queue}" if queue else "", queue, lasts)
 
-        def item(_: int, which: int, number: int, stream: DrawnItems) -> Workload:
-            queue = self.queues[which]
-            return self.workload(number, stream.pods[number], f"{self.name}-{queue}", queue)
-
-        return load_of(self.name, self.pace, streams, item)
+        return load_of(
+            self.name,
+            self.pace,
+            [draw_items(self.per_queue, self.sizes, self.shuffled, self.duration, self.pace, seed) for seed in seeds],
+            item,
+        )
 
     async def act(self, run: RunningTrial, cluster: TakesLoads) -> None:
-        from seatrial.model.randomness import stream_seed
-
-        trial = run.trial
-        seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)
-        run.tallied(await cluster.load(self.load(seed)))
+        run.tallied(await cluster.load(self.load(*self.seeds(run.trial))))
 
 
 def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | None) -> tuple[str, ...]:
-    """The submit phases that `of` names, all of which must have begun by then."""
+    """The submit phases that `of` names; later ones are mistakes."""
     found = []
     for number, name in enumerate(of or ()):
         if name in planning.planned(Submit):
@@ -193,7 +219,7 @@ def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | N
             planning.wrong((*phase.path, "of", number), what, remedy)
         else:
             what = f"'{name}' comes only later"
-            planning.wrong((*phase.path, "of", number), what, "name a submit before or beside this")
+            planning.wrong((*phase.path, "of", number), what, "name a submit of this step or an earlier one")
     return tuple(found)
 
 
@@ -214,14 +240,12 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
     submit = Submit(
         phase.name,
         count * (len(queues) or 1),
-        (fields.pods or 1,) if fields.sizes is None else tuple(fields.sizes),
+        _sizes(planning, phase),
         fields.order == "shuffled",
         shape,
-        fields.duration,
+        drawn_durations(fields.duration, *_reading(planning, phase, "duration")),
         fields.gang,
-        None
-        if declares == requests
-        else declares,  # a queue that is told what the pods request is as without `declares`
+        None if declares == requests else declares,  # equal to the pods' requests: the same as without `declares`
         _pace(fields),
         fields.overlay or None,
         queue="" if queues else fields.queue or "",
@@ -235,6 +259,19 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
     if _last_due(submit.pace, submit.per_queue) > LONGEST_DURATION:
         planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
     return submit
+
+
+def _reading(planning: Planning, phase: WrittenPhase, key: str) -> tuple[Path, Callable[[KeyPath, str, str], None]]:
+    """The folder of the scenario, and where mistakes of a distribution go."""
+    folder = Path(planning.source.file).parent
+    return folder, lambda inside, what, remedy: planning.wrong((*phase.path, key, *inside), what, remedy)
+
+
+def _sizes(planning: Planning, phase: WrittenPhase) -> tuple[int, ...] | Distribution:
+    fields: SubmitFields = phase.fields
+    if fields.sizes is not None:
+        return tuple(fields.sizes)
+    return (1,) if fields.pods is None else drawn_pods(fields.pods, *_reading(planning, phase, "pods"))
 
 
 def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
@@ -258,7 +295,7 @@ def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
 
 
 def _all_taints(planning: Planning) -> tuple[Toleration, ...]:
-    """Of all nodes, also of those that later steps add."""
+    """The taints of all nodes, including those that later steps add."""
     changes = [phase.fields for phase in planning.written if isinstance(phase.fields, NodesFields)]
     taints = [taint for group in planning.groups.values() for taint in group.taints]
     taints += [taint for change in changes if change.add for taint in change.add.taints]

@@ -1,4 +1,4 @@
-"""`wait`: until workloads have reached a stage, or until what create phases made is in a state."""
+"""`wait`: until workloads have reached a stage, or until created objects are in a state."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ StageName = Annotated[Text, one_of("stage"), WithJsonSchema({"enum": [*STAGES, *
 
 
 class WaitFields(Fields):
-    """Wait until workloads have reached a stage, or until what was created is in a state."""
+    """Wait until workloads have reached a stage, or until created objects are in a state."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
     stage: StageName = Field(
         alias="for",
         description="The stage to wait for, maybe of a stack's own; or available, pods-running, pods-gone, gone.",
     )
-    of: PhaseNames | None = Field(
-        None, description="Submit phases whose workloads count, or create phases; all so far if not given."
-    )
+    of: PhaseNames | None = Field(None, description="Submit or create phases to wait for; default: all so far.")
     kinds: Kinds | None = Field(None, description="For `gone`: only objects of these kinds.")
-    count: Count | None = Field(None, description="So many workloads instead of all.")
-    timeout: LastingDuration = Field("1h", validate_default=True, description="When to give up (1h if not given).")
-    otherwise: Annotated[str, choice("way to go", ("end", "go-on"))] = Field(
-        "end", description="When time is up or the trial clogs: end the trial, or note it and go on."
+    count: Count | None = Field(None, description="This many workloads instead of all.")
+    timeout: LastingDuration = Field("1h", validate_default=True, description="Timeout (default 1h).")
+    otherwise: Annotated[str, choice("choice", ("end", "go-on"))] = Field(
+        "end", description="On a timeout or a clog: end the trial, or note it and continue."
     )
 
 
@@ -68,7 +66,7 @@ class Wait(Phase):
         wanted = [submit for submit in submits if not self.of or submit.name in self.of]
         count = sum(submit.count for submit in wanted) if self.count is None else self.count
         phases = {ledger.phase(submit.name) for submit in wanted} if self.of else None
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # why it did not come about, or nothing
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # why the wait failed, or empty
         listener = ledger.when(stage, phases, count, lambda: None if done.done() else done.set_result(""))
         if listener is None:
             return
@@ -77,7 +75,7 @@ class Wait(Phase):
                 async with asyncio.timeout(self.timeout / SECOND):
                     why = await done
             if why:
-                run.note(f"{self.name}: {why.rstrip('.')}; the run went on")
+                run.note(f"{self.name}: {why.rstrip('.')}; the run continued")
         except TimeoutError:
             after = format_duration(self.timeout)
             why = f"{self.name}: after {after} {ledger.reached(stage, phases)} of {count} workloads were {self.stage}"
@@ -100,7 +98,7 @@ class WaitForObjects(Phase):
 
     state: str
     of: tuple[str, ...]
-    count: int  # how many Deployments or pods; 0 for the states that end in `gone`
+    count: int  # Deployments or pods to wait for; 0 for the states that end in `gone`
     kinds: tuple[str, ...] = ()  # for `gone`: only of these kinds
     timeout: int = HOUR
     go_on: bool = False

@@ -19,6 +19,7 @@ class Coscheduling(StackBase):
     """Identity: the arguments of the plugin."""
 
     name = "coscheduling"
+    honours = ("queues", "checkpoint")
     about = "kube-scheduler with the Coscheduling plugin: PodGroups, nodes held until the whole gang has its own"
     needs = "scheduler-plugins v0.34.7: its scheduler as default-scheduler, its controller, the CRD PodGroup"
     verified = "the real scheduler and controller on `local`, side by side with the model (docs/stacks/coscheduling.md)"

@@ -135,6 +135,7 @@ def put_into(sim: Sim, settings: Mapping[str, Scalar]) -> Callable[[int, Workloa
     """Adds plugin and controller to kube-scheduler; a gang's PodGroup is created before its Job."""
     plugin, groups = CoschedulingPlugin(sim, settings), PodGroupController(sim)
     sim.scheduler.use(plugin, groups)
+    sim.limit_queues()
 
     def deliver(number: int, workload: Workload) -> None:
         if workload.gang:

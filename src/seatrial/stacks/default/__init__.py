@@ -9,6 +9,7 @@ class Default(StackBase):
     """Identity: nothing but Kubernetes."""
 
     name = "default"
+    honours = ("queues", "checkpoint")
     about = "plain Kubernetes: Jobs and kube-scheduler, no queue and no gangs"
     verified = "the published table, and real components beside the model (docs/fidelity.md)"
     model_verified = True

@@ -24,6 +24,7 @@ class Gang(StackBase):
     """Identity: one stage of its own, no settings."""
 
     name = "gang"
+    honours = ("queues", "checkpoint")
     about = "Kubernetes 1.36's own gangs (alpha): kube-scheduler places a PodGroup whole or not at all"
     stages = lifecycle_with(GROUP_SCHEDULED)
     needs = "Kubernetes 1.36 with the alpha gates GenericWorkload and GangScheduling"

@@ -13,6 +13,7 @@ from seatrial.stacks.gang import GROUP_SCHEDULED
 def put_into(sim: Sim) -> Callable[[int, Workload], None]:
     """Replaces kube-scheduler by one that places groups."""
     scheduler = sim.schedule_with(GroupScheduler)
+    sim.limit_queues()
     workloads, stage = sim.workloads, sim.ledger.number[GROUP_SCHEDULED.name]
 
     def needs(job: int) -> int:
