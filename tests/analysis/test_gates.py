@@ -207,7 +207,7 @@ def test_a_trial_that_was_cut_off_or_never_run_fails(tmp_path: Path) -> None:
     out = study(tmp_path / "out", made, expect=[{"text": "completed == submitted", "place": "s.yaml:1:1"}])
     assert "005-kwok-r5 was interrupted" in gates(out)[0].explanation
     assert [v.line for v in judge(Study.open(out)) if v.state == "fails" and not v.place] == [
-        "005-kwok-r5: interrupted: it was cut off before it could be judged"
+        "005-kwok-r5: interrupted: it was cut off before its validity was checked"
     ]
     for file in (out / "trials" / "005-kwok-r5").iterdir():
         file.unlink()

@@ -40,6 +40,18 @@ steps:
   - wait: {for: completed, timeout: 1m}
 expect: ["completed == submitted"]
 """
+# Two teams, each in a namespace with a quota, of which one could preempt the other.
+SHARED = """
+name: shared
+nodes: [{name: fake, count: 4, capacity: {cpu: 64, memory: 64Gi}, pods: {create: 100ms, start: 200ms}}]
+stacks: [default]
+queues: {red: {quota: {cpu: 64}}, blue: {quota: {cpu: 64, memory: 64Gi}}}
+steps:
+  - - submit: {name: urgent, queue: red, count: 4, duration: DURATION, requests: {cpu: 1}, priority: 7}
+    - submit: {name: usual, queue: blue, count: 4, duration: DURATION, requests: {cpu: 1}}
+  - wait: {for: completed, timeout: 1m}
+expect: ["completed == submitted"]
+"""
 EXISTING = FAKES.replace(
     "nodes: [{name: fake, count: 4, capacity: {cpu: 64, memory: 64Gi}, pods: {create: 100ms, start: 200ms}}]",
     'nodes: {existing: "pool in (batch),!spot"}',

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attached.conftest import CONTEXT, EXISTING, FAKES, Foreign, Start, trial_of
+from tests.attached.conftest import CONTEXT, EXISTING, FAKES, SHARED, Foreign, Start, trial_of
 from tests.conftest import Seatrial
 from tests.waiting import eventually
 
@@ -80,13 +80,38 @@ def test_pods_go_to_existing_nodes_only_where_the_scenario_says_so(
     assert trial_of(tmp_path / "out")["nodes"][0]["count"] == 2
 
 
-@pytest.mark.parametrize("by", ["study", "context"])
-def test_killed_in_the_middle_everything_is_found_by_label_and_removed(
-    foreign: Foreign, scenario: Scenario, start: Start, seatrial: Seatrial, own_state: Path, by: str
+def test_teams_get_a_namespace_with_a_quota_each_and_nothing_is_left_of_them(
+    foreign: Foreign, scenario: Scenario, start: Start, tmp_path: Path
 ) -> None:
     before, _ = foreign.everything()
-    process = start(*arguments(scenario(FAKES, "60s"), foreign))
+    process = start(*arguments(scenario(SHARED, "2s"), foreign))
+    assert eventually(lambda: len(foreign.our_pods()) == 8)
+    own = f"seatrial-{trial_of(tmp_path / 'out')['target']['study']}"
+    assert {pod["metadata"]["namespace"] for pod in foreign.our_pods()} == {f"{own}-red", f"{own}-blue"}
+    quota = foreign.get(f"/api/v1/namespaces/{own}-blue/resourcequotas/queue")["status"]
+    assert quota["hard"] == {"requests.cpu": "64", "requests.memory": "64Gi"}
+    _, errors = process.communicate(timeout=80)
+    assert process.returncode == 0, errors
+    assert foreign.everything() == (before, [])
+    validity = trial_of(tmp_path / "out")["validity"]
+    assert validity["valid"], validity["reasons"]
+
+
+@pytest.mark.parametrize(("by", "what", "namespaces"), [("study", FAKES, 1), ("context", SHARED, 2)])
+def test_killed_in_the_middle_everything_is_found_by_label_and_removed(
+    foreign: Foreign,
+    scenario: Scenario,
+    start: Start,
+    seatrial: Seatrial,
+    own_state: Path,
+    by: str,
+    what: str,
+    namespaces: int,
+) -> None:
+    before, _ = foreign.everything()
+    process = start(*arguments(scenario(what, "60s"), foreign))
     assert eventually(lambda: sum(pod["status"]["phase"] == "Running" for pod in foreign.our_pods()) == 8)
+    assert len({pod["metadata"]["namespace"] for pod in foreign.our_pods()}) == namespaces
     [left] = [entry for entry in (own_state / "seatrial/clusters").iterdir() if entry.name.startswith("kwok-")]
     kwok = json.loads((left / "state.json").read_text())["processes"]["kwok"]["pid"]
     assert (left / "kubeconfig.yaml").stat().st_mode & 0o777 == 0o600

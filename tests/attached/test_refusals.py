@@ -21,7 +21,7 @@ from seatrial import stacks
 from seatrial.clusters.attached.preflight import prepare
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Setup, Target, Trial
-from tests.attached.conftest import CONTEXT, EXISTING, FAKES, Foreign
+from tests.attached.conftest import CONTEXT, EXISTING, FAKES, SHARED, Foreign
 from tests.conftest import Seatrial
 
 Scenario = Callable[..., Path]
@@ -181,6 +181,8 @@ def test_somebody_who_may_not_is_told_what_is_missing_before_anything_is_made(
     done = run_as(seatrial, scenario(FAKES), nobody)
     assert done.returncode == 3
     assert "'nobody' may not create namespaces; " in done.stderr and "create nodes" in done.stderr
+    assert "resourcequotas" not in done.stderr
+    assert "create resourcequotas" in run_as(seatrial, scenario(SHARED), nobody).stderr, "which queues need"
     assert not (tmp_path / "out").exists()
     assert foreign.everything() == before
     asked = seatrial("doctor", "--context", CONTEXT, "--kubeconfig", nobody)

@@ -31,7 +31,7 @@ def test_init_overwrites_only_with_force(seatrial: Seatrial, tmp_path: Path) -> 
     (tmp_path / "mine.yaml").write_text("mine")
     refused = seatrial("init", "mine.yaml")
     assert refused.returncode == 2
-    assert "mine.yaml is there already" in refused.stderr
+    assert "mine.yaml exists already" in refused.stderr
     assert (tmp_path / "mine.yaml").read_text() == "mine"
     assert seatrial("init", "mine.yaml", "--force", "--from", "gpu-requests").returncode == 0
     assert (tmp_path / "mine.yaml").read_text() == shipped_files()["gpu-requests"].read_text()
@@ -84,3 +84,31 @@ def test_a_dry_run_counts_requests(seatrial: Seatrial) -> None:
     done = seatrial("run", "priority-and-fairness-nodes", "--dry-run", "--repeat", "1")
     assert done.returncode == 0, done.stderr
     assert "requests" in done.stdout
+
+
+def test_a_dry_run_shows_the_queues_and_what_each_gets(seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "teams.yaml").write_text(TEAMS)
+    valid = seatrial("validate", "teams.yaml")
+    assert valid.stdout == "teams.yaml: valid, 1 set-up, 1 trial, 4 queues in 1 cohort\n"
+    done = seatrial("run", "teams.yaml", "--dry-run", "--on", "local")
+    assert done.returncode == 0, done.stderr
+    assert "4 queues in 1 cohort, within-queue lower-priority, reclaim any, fair sharing" in done.stdout
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert rows[1:4] == [
+        "queue cohort quota borrows lends weight workloads",
+        "team-0 … team-2 (3) all cpu 4, memory 2Gi cpu 1 none 1 6",
+        "own cpu 2 2.5 7",
+    ]
+
+
+TEAMS = """name: teams
+nodes: [{name: fake, count: 4, capacity: {cpu: 8, memory: 16Gi}}]
+stacks: [kueue]
+queues:
+  "team-${i}": {count: 3, cohort: all, quota: {cpu: 4, memory: 2Gi}, borrow: {cpu: 1}, lend: none}
+  own: {quota: {cpu: 2}, weight: 2.5}
+preemption: {within-queue: lower-priority, reclaim: any, fair-sharing: true}
+steps:
+  - submit: {name: all, queue: each, count: 2, duration: 2s}
+  - submit: {name: some, queue: own, count: 5, duration: 2s}
+"""

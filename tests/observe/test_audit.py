@@ -45,7 +45,7 @@ def test_a_request_that_is_answered_after_the_next_one_made_its_change_before_it
             ]
         )
     )
-    agreement = audit.merge(log, "ns", seen, WALL)
+    agreement = audit.merge(log, {"ns"}, seen, WALL)
     assert agreement.count == 5
     times = {stage: at for stage, (at, error) in known(tmp_path, seen).items() if error < 0.001}
     assert times == {"created": 3.5, "pods_created": 3.5, "scheduled": 3.5, "running": 4.9, "completed": 4.9}

@@ -26,6 +26,7 @@ FIGURES = "figure[data-chart]"
 # Values with which scenarios are small and still what they are: gangs clog, requests are rejected.
 SMALL: dict[str, list[Any]] = {
     "jobs": [3, 12], "iters": [6], "lasting": ["2s"], "fakes": [20], "workers": [20], "spaces": [5], "apps": [5], "each": [3],
+    "percent": [2],
 }  # fmt: skip
 
 

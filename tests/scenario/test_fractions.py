@@ -37,14 +37,14 @@ def test_a_fraction_of_an_extended_resource_is_refused_at_its_place(written: str
     assert len(found) == 1, found
     place = text.rindex(written)
     line, column = text[:place].count("\n") + 1, place - text.rfind("\n", 0, place)
-    assert found[0].startswith(f"s.yaml:{line}:{column}: '{value}' is no whole number of ")
+    assert found[0].startswith(f"s.yaml:{line}:{column}: '{value}' is not a whole number of ")
     assert "write a whole number: Kubernetes refuses fractions of it" in found[0]
 
 
 def test_the_values_of_the_command_line_are_looked_at_too() -> None:
     text = "params: {g: 1}\n" + with_submit('count: 1, duration: 1s, requests: {nvidia.com/gpu: "${g}"}')
     assert trials(text)
-    assert "'250m' is no whole number" in mistakes(text, sets={"g": ["250m"]})[0]
+    assert "'250m' is not a whole number" in mistakes(text, sets={"g": ["250m"]})[0]
 
 
 @given(

@@ -224,7 +224,7 @@ def test_a_quota_of_nothing_admits_nothing_and_says_so(tmp_path: Path) -> None:
 def test_a_quota_of_half_a_gpu_is_refused() -> None:
     why = stacks.find("kueue").refuses(queued((submit(2),), WAIT, settings={"quota-gpu": "500m"}))
     assert why is not None
-    assert "kueue.quota-gpu: '500m' is no whole number of nvidia.com/gpu" in why
+    assert "kueue.quota-gpu: '500m' is not a whole number of nvidia.com/gpu" in why
 
 
 def test_a_resource_that_no_node_has_is_not_in_the_quota(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real gangs of Kubernetes 1.36: none is ever placed in part. What they take beside the model: benchmarks/fidelity.py."""
+"""Schedulers that place gangs whole (Kubernetes 1.36's own, Volcano): none is ever placed in part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.local
 SCENARIO = """
 name: gangs
 nodes: [{name: fake, count: 8, capacity: {cpu: 3, memory: 32Gi}, pods: {create: 200ms, start: 300ms}}]
-stacks: [gang]
+stacks: [STACK]
 steps:
   - submit: {name: gang, gang: true, sizes: [2, 3, 4, 5, 6], each: 1, order: shuffled, duration: 2s, spread: true,
              requests: {cpu: 2, memory: 50M}}
@@ -29,8 +29,9 @@ expect: ["completed == 7", "deleted == 1"]
 """
 
 
-def test_gangs_come_whole(seatrial: Seatrial, tmp_path: Path) -> None:
-    (tmp_path / "gangs.yaml").write_text(SCENARIO)
+@pytest.mark.parametrize("stack", ["gang", "volcano"])
+def test_gangs_come_whole(stack: str, seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "gangs.yaml").write_text(SCENARIO.replace("STACK", stack))
     done = seatrial("run", "gangs.yaml", "--on", "local", "-o", "out")
     assert done.returncode == 0, done.stderr
     pods = pl.read_csv(tmp_path / "out" / "pods.csv").filter(pl.col("workload").str.starts_with("gang-"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seatrial import stacks
+from seatrial.cli.queue_table import counted_queues, preemption_rules, print_queues
 from seatrial.model.plan import Amounts, NodeGroup, Trial
 from seatrial.report.durations import lasting
 from seatrial.scenario.actions.send_requests import Requests
@@ -23,7 +24,11 @@ def print_plan(trials: Sequence[Trial], console: Console) -> None:
     first = {trial.setup.name: trial for trial in reversed(trials)}
     for trial in reversed(first.values()):
         nodes = ", ".join(map(_described, trial.node_groups())) or "no nodes"
-        print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}")
+        fleet = trial.setup.fleet
+        shared = f"; {counted_queues(fleet)}, {preemption_rules(fleet.preemption)}" if fleet.queues else ""
+        print_line(console, f"set-up {trial.setup.name}: stack {trial.setup.stack} on {trial.on}; {nodes}{shared}")
+    if trials[0].setup.fleet.queues:
+        print_queues(trials[0], console)
     columns = [
         Column("trial", [trial.name for trial in trials], left=True),
         Column("nodes", [f"{sum(group.count for group in trial.node_groups()):,}" for trial in trials]),

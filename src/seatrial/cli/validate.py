@@ -16,9 +16,12 @@ def validate(
 
     Findings (pods that fit nowhere, settings that the simulator does not know) are printed, but are not mistakes.
 
+    The line of a valid file says how many set-ups, trials, queues and cohorts it has.
+
     Example: seatrial validate scenarios/*.yaml
     """
     from seatrial import stacks
+    from seatrial.cli.queue_table import counted_queues
     from seatrial.model.errors import UsageProblem
     from seatrial.scenario.document import read
     from seatrial.scenario.expansion import expand
@@ -40,7 +43,9 @@ def validate(
         for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
             words.print(f"{file}: finding: {finding}", soft_wrap=True, markup=False)
         setups = len({trial.setup.name for trial in trials})
-        typer.echo(f"{file}: valid, {_counted(setups, 'set-up')}, {_counted(len(trials), 'trial')}")
+        queues = counted_queues(trials[0].setup.fleet)
+        counts = [_counted(setups, "set-up"), _counted(len(trials), "trial"), *([queues] if queues else [])]
+        typer.echo(f"{file}: valid, {', '.join(counts)}")
     raise typer.Exit(2 if wrong else 0)
 
 

@@ -126,6 +126,7 @@ class PodStatus(Shape):
     phase: str = ""
     reason: str = ""
     start_time: str | None = None
+    nominated_node_name: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
 

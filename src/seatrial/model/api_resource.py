@@ -28,10 +28,10 @@ class Resource(msgspec.Struct, frozen=True):
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
             if not self.namespaced:
-                raise UsageProblem(f"{self.kind} has no namespaces, but '{namespace}' was given", "leave it out")
+                raise UsageProblem(f"{self.kind} has no namespaces, but '{namespace}' was given", "omit it")
             path += f"/namespaces/{quote(namespace, safe='')}"
         elif name and self.namespaced:
-            raise UsageProblem(f"{self.kind} '{name}' needs a namespace", "give the namespace that it is in")
+            raise UsageProblem(f"{self.kind} '{name}' needs a namespace", "give its namespace")
         path += f"/{self.plural}"
         if name:
             path += f"/{quote(name, safe='')}"

@@ -1,4 +1,4 @@
-"""The application on top of the pods, as a state machine without a clock.
+"""The application of a gang, as a state machine without a clock.
 
 A gang runs only while all its pods run: it starts when the last of them does, and loses its progress when one goes. Simulated
 events feed it on `sim`; on real clusters a small controller does. Without it fake nodes hide the deadlocks people test for.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-# Stands in an object for the certificate of the cluster's authority, which is made only when the cluster is.
+# Placeholder in objects for the certificate of the cluster's authority, which is made with the cluster.
 CA_BUNDLE = "(the cluster's authority)"
 
 
@@ -51,20 +51,20 @@ class Component:
     needs: tuple[str, ...] = ()  # started once these are ready, stopped before them
     ready: Ready | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    lock: str = ""  # a file that the process itself keeps locked: whoever else wants it is refused
+    lock: str = ""  # a lock file of the process: another process that wants it is refused
     grace_s: float = 5.0  # between SIGTERM and SIGKILL
 
     def flag(self, name: str, value: object) -> Component:
-        """With `name=value` in place of the same flag, or added."""
+        """With the flag `name` set to `value`."""
         kept = tuple(a for a in self.args if a != name and not a.startswith(f"{name}="))
         return replace(self, args=(*kept, f"{name}={value}"))
 
     def value(self, name: str) -> str | None:
-        """What flag `name` is set to."""
+        """The value of a flag."""
         return next((a.partition("=")[2] for a in self.args if a.startswith(f"{name}=")), None)
 
     def gates(self, **gates: bool) -> Component:
-        """With these feature gates besides those it has."""
+        """With these feature gates added."""
         have = dict(pair.split("=", 1) for pair in (self.value("--feature-gates") or "").split(",") if pair)
         have.update({name: str(on).lower() for name, on in gates.items()})
         return self.flag("--feature-gates", ",".join(f"{k}={v}" for k, v in have.items()))
@@ -72,7 +72,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Someone the API server knows by a client certificate. `role` is a ClusterRole to bind, if it needs one."""
+    """A user with a client certificate. `role` is a ClusterRole to bind, if any."""
 
     name: str
     user: str
@@ -96,7 +96,7 @@ class ControlPlane:
         return next(c for c in self.components if c.name == name)
 
     def with_component(self, component: Component) -> ControlPlane:
-        """In the place of the one of that name, or added at the end."""
+        """With this component, replacing one of the same name."""
         if all(c.name != component.name for c in self.components):
             return replace(self, components=(*self.components, component))
         changed = tuple(component if c.name == component.name else c for c in self.components)

@@ -1,4 +1,4 @@
-"""How much a command says: the log of what it does behind the scenes (`-v`, SEATRIAL_LOG) and its progress (`-q`).
+"""Logging (`-v`, SEATRIAL_LOG) and quiet mode (`-q`) of commands.
 
 The log is the standard `logging` below the logger `seatrial`, and off by default. Headers, bodies and environments are never
 logged: they hold tokens and keys.
@@ -19,7 +19,7 @@ VARIABLE = "SEATRIAL_LOG"
 LEVELS = ("warning", "info", "debug")
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 _SECRET = re.compile(r"(?i)(token|password|passwd|secret|credential|api-?key)")
-_FILE = re.compile(r"(?i)(file|dir|path|name|ttl|config|lookup|issuer|audiences|mode)$")  # such options name no secret
+_FILE = re.compile(r"(?i)(file|dir|path|name|ttl|config|lookup|issuer|audiences|mode)$")  # options that are not secrets
 
 logging.getLogger("seatrial").addHandler(logging.NullHandler())
 _quiet = False
@@ -37,7 +37,7 @@ def is_quiet() -> bool:
 
 
 def logs_to_terminal() -> bool:
-    """Whether log lines go to standard error, where a progress line that is redrawn would tear them."""
+    """Whether log lines go to standard error, where redrawn progress lines would garble them."""
     return any(
         isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
         for handler in logging.getLogger("seatrial").handlers
@@ -72,7 +72,7 @@ def start_log() -> None:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """A command line for the log, without the values of options that sound like secrets."""
+    """A command line for the log, with values of secret-like options masked."""
     shown: list[str] = []
     hide_next = False
     for word in words:

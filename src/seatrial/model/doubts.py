@@ -15,7 +15,7 @@ KINDS = (TIMES, RATES, COUNTS)
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One reason against a trial's figures; `by_s` is about how far times are off, where that is known."""
+    """One reason against a trial's figures; `by_s` is about how far times are off, if known."""
 
     reason: str
     touches: tuple[str, ...] = KINDS
@@ -23,7 +23,7 @@ class Doubt:
 
     @property
     def effect(self) -> str:
-        """Which figures it affects and which it does not, in words; empty where it affects all."""
+        """Which figures it affects and which not, in words; empty if it affects all."""
         left = " and ".join(kind for kind in KINDS if kind not in self.touches)
         if not left:
             return ""

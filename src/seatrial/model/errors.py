@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LONGEST_ECHO = 80  # characters of what the user wrote: a message is there to be read
+LONGEST_ECHO = 80  # characters of user input in a message
 
 
 def cut(text: str) -> str:
-    """What the user wrote, for a message: of a very long text its beginning and its end, where most mistakes are."""
+    """User input for a message; of a very long text its beginning and its end."""
     if len(text) <= LONGEST_ECHO:
         return text
     half = LONGEST_ECHO // 2 - 1
@@ -42,7 +42,7 @@ class UsageProblem(SeatrialError):
 
 
 class SetupProblem(SeatrialError):
-    """The surroundings are wrong: no cluster, no binary, no disk space."""
+    """The environment is wrong: no cluster, no binary, no disk space."""
 
     exit_status = 3
 
@@ -63,7 +63,7 @@ class Mistake:
 
 
 class ScenarioProblem(UsageProblem):
-    """Everything that is wrong with a scenario, all at once."""
+    """All mistakes of a scenario."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("\n".join(str(m) for m in mistakes))

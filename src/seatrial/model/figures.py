@@ -62,7 +62,7 @@ class Figure:
     while_running: bool = False  # steps may expect it: it is known before the trial ends
     label: bool = False  # tells trials apart; expectations do not name it
     audit: str = ""  # the audit in trial.json that counts it
-    in_parts: bool = False  # only known of members of groups: no column of summary.csv
+    in_parts: bool = False  # known only per member of a group: not a column of summary.csv
 
     @property
     def shared(self) -> bool:
@@ -110,7 +110,7 @@ def _scheduling(percent: int, heading: str = "") -> Figure:
 def _request_time(percent: int, heading: str = "") -> Figure:
     return Figure(
         f"api_p{percent}_s", TIME, "s", f"{percent} of 100 requests took at most so long, from when they were due",
-        "Exact, by nearest rank, to the whole answer, of requests answered well; without watches",
+        "Exact, by nearest rank, to the whole answer, of successful requests; without watches",
         LESS, (REQUESTS,), (IDENTITY,), heading,
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ _ENTRIES = (
     Figure("stack", TEXT, "", "stack of the set-up", while_running=True),
     Figure("repeat", COUNT, "", "number of the repeat, from 1", label=True),
     Figure("seed", COUNT, "", "seed of the study", label=True),
-    Figure("nodes", COUNT, "nodes", "nodes that were there at any time"),
+    Figure("nodes", COUNT, "nodes", "nodes that existed at any time"),
     Figure("workloads", COUNT, "workloads", "workloads that the steps would submit", groups=(PHASE,)),
     Figure("pods", COUNT, "pods", "pods of the submitted workloads", groups=WORKLOADS),
     Figure("submitted", COUNT, "workloads", "workloads submitted",
@@ -167,13 +167,13 @@ _ENTRIES = (
     Figure("completed", COUNT, "workloads", "workloads completed", "", MORE, groups=WORKLOADS, while_running=True),
     Figure("failed", COUNT, "workloads", "workloads that failed", "", LESS, groups=WORKLOADS, while_running=True),
     Figure("deleted", COUNT, "workloads", "workloads deleted before they completed", groups=WORKLOADS, while_running=True),
-    Figure("pending", COUNT, "workloads", "workloads that came to no end", "", LESS, groups=WORKLOADS, while_running=True),
+    Figure("pending", COUNT, "workloads", "workloads that did not end", "", LESS, groups=WORKLOADS, while_running=True),
     Figure("outcome", TEXT, "", "how the trial ended",
            "`completed`, `clogged`, `timeout`, `failed`, `interrupted` or `damaged`, see [outcomes](study.md#outcomes)"),
-    Figure("valid", FLAG, "", "whether the trial trusts all of its own figures",
+    Figure("valid", FLAG, "", "whether all figures of the trial can be trusted",
            "False if the client was late or reached less than 95 % of the rate asked for, if events were missed, if it was "
-           "interrupted, or if it has lost files since. `validity.reasons` in [trial.json](study.md#trialjson) say which figures "
-           "that touches"),
+           "interrupted, or if it has lost files since. `validity.reasons` in [trial.json](study.md#trialjson) name the "
+           "affected figures"),
     Figure("total_s", TIME, "s", "from the first submission to the last completion",
            "Empty unless the outcome is `completed` and every planned workload completed: a stack that clogs must not look fast. "
            "Of a phase, a queue or a class, from its own first submission to its own last completion", LESS, (COMPLETION,),
@@ -201,36 +201,36 @@ _ENTRIES = (
     _scheduling(50), _scheduling(99, "scheduling p99"),
     Figure("end_s", TIME, "s", "from the first submission to the end of the trial"),
     Figure("trial", TEXT, "", "name of the trial's directory", label=True),
-    Figure("evidence", TEXT, "", "what the figures are of",
+    Figure("evidence", TEXT, "", "source of the figures",
            "`real` (real components), `verified model` (a model [checked against them](fidelity.md)) or `unverified model`",
            label=True),
     Figure("clog", TEXT, "", "kind of the clog that was diagnosed; empty if nothing clogged"),
-    Figure("stalls", COUNT, "", "times at which no workload got on for 30 s or more although the trial went on",
+    Figure("stalls", COUNT, "", "times of 30 s or more without progress of any workload, after which the trial continued",
            "See [stalls](clogs.md#stalls)", LESS),
-    Figure("stalled_s", TIME, "s", "how long the stalls were in all", "", LESS, verdicts=("longer", "shorter")),
+    Figure("stalled_s", TIME, "s", "total length of the stalls", "", LESS, verdicts=("longer", "shorter")),
     _audit("audit_misfit", "misfit", "pods", "pods bound to a node that they do not fit"),
     _audit("audit_aggregate", "aggregate admission", "workloads",
-           "workloads that a queue admitted by what the cluster has in all, though no node could take them"),
+           "workloads that a queue admitted by the cluster's totals, although they fit on no node"),
     _audit("audit_overadmitted", "over-admission", "pods",
-           "pods admitted and not over beyond what the nodes hold at the same time, at the worst moment"),
+           "most admitted and unfinished pods beyond what the nodes hold at the same time"),
     _audit("audit_declared", "declared otherwise", "workloads",
-           "workloads for which the queue was told other requests than their pods have"),
+           "workloads whose declared requests differ from those of their pods"),
     _audit("audit_partial", "gang in part", "gangs", "gangs that were started in part"),
     _audit("audit_head_of_line", "head of line", "workloads",
-           "workloads that would have fitted and waited behind the first of the queue, which did not"),
+           "workloads that would have fitted and waited behind the head of the queue, which did not fit"),
     _audit("audit_overtaken", "overtaken", "workloads", "workloads overtaken by later ones"),
     Figure("requests", COUNT, "requests", "requests that the load sent", "As they went over the wire", "", (REQUESTS,), (IDENTITY,),
            "requests"),
     Figure("rejected", COUNT, "requests", "requests answered with 429: too many requests", "", LESS, (REQUESTS,), (IDENTITY,),
            "rejected"),
-    Figure("retried", COUNT, "requests", "requests sent again", "", LESS, (REQUESTS,), (IDENTITY,)),
+    Figure("retried", COUNT, "requests", "retries", "", LESS, (REQUESTS,), (IDENTITY,)),
     Figure("errors", COUNT, "requests", "requests answered with another failure, or not at all", "", LESS, (REQUESTS,), (IDENTITY,),
            "errors"),
-    Figure("requests_per_s", RATE, "/s", "requests per second that were answered well",
+    Figure("requests_per_s", RATE, "/s", "successful requests per second",
            "From the first that was due to the last answer", MORE, (REQUESTS,), (), "answered"),
     _request_time(50, "request p50"), _request_time(95), _request_time(99, "request p99"),
     Figure("in_flight_max", PEAK, "requests", "most requests that the server executed at the same time",
-           "The server's own gauge, looked at once a second; without it, what the client had under way", LESS, (REQUESTS,)),
+           "The server's own gauge, sampled once a second; without it, the client's requests in flight", LESS, (REQUESTS,)),
     Figure("queued_max", PEAK, "requests", "most requests that the server held in its queues", "The server's own gauge", LESS,
            (REQUESTS,)),
     Figure("cpu_cores", RATE, "cores", "cores of the machine that were busy, on average", "", LESS, (REQUESTS,),

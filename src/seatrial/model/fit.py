@@ -1,4 +1,4 @@
-"""Whether a pod may ever stand on a node: the same rules for the simulator, for findings before a run and for audits."""
+"""Whether a pod may ever be placed on a node: the same rules for the simulator, findings and audits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")  # of a cordoned node
 
 
 def admits(group: NodeGroup, shape: PodShape) -> bool:
-    """Labels and taints let the pod on the node, whatever its size."""
+    """Whether labels and taints allow the pod on the node, whatever its size."""
     if any(group.labels.get(key) != value for key, value in shape.selector.items()):
         return False
     if any(group.labels.get(key) not in values for key, values in shape.affinity):
@@ -27,7 +27,7 @@ def ignores_cordons(shape: PodShape) -> bool:
 
 
 def obstacles(group: NodeGroup, shape: PodShape) -> list[str]:
-    """What keeps the pod off such nodes whatever its size, and what to change; empty if nothing does."""
+    """Labels and taints that keep the pod off these nodes, with remedies."""
     found = []
     wanted = {**{key: (value,) for key, value in shape.selector.items()}, **dict(shape.affinity)}
     for key, values in wanted.items():
@@ -47,11 +47,11 @@ def lacking(capacity: Amounts, requests: Amounts) -> list[str]:
 
 
 def why_nowhere(groups: Iterable[NodeGroup], shape: PodShape) -> str | None:
-    """None if an empty node of some group could take the pod, else what stands against it, group by group."""
+    """None if an empty node of some group could take the pod, else the obstacles, group by group."""
     reasons: list[str] = []
     for group in groups:
         if group.existing:
-            return None  # what those nodes have is known only there
+            return None  # existing nodes: unknown here
         short = lacking(group.capacity, shape.requests)
         if not admits(group, shape):
             reasons.append(f"{group.name}: {' and '.join(obstacles(group, shape))}")

@@ -1,4 +1,4 @@
-"""What a cluster and a stack must be able to do. `study` joins one with the other; neither knows the other's kind.
+"""The interfaces of clusters and stacks. `study` joins one with the other; neither knows the other's kind.
 
 `sim`, `local` and `kubeconfig` differ behind `Cluster` and nowhere else. A new stack is a new folder under `stacks/`, or another
 package with an entry point in the group `seatrial.stacks`.
@@ -40,10 +40,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object to create. The cluster chooses the namespace.
+    """One object to create. The cluster chooses the namespace, unless the manifest names one (of a queue).
 
-    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works. `check`
-    then looks at the object's status: the result is why the trial cannot run on this cluster, and a remedy.
+    `until` is a condition that must be true before the set-up continues: it shows that the object's controller works; with a dot
+    in front, a field that the status must have. `check` then looks at the object's status: the result is why the trial cannot run
+    on this cluster, and a remedy.
     """
 
     resource: Resource
@@ -51,6 +52,7 @@ class Manifest:
     body: Mapping[str, Any]
     until: str = ""
     check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,10 @@ class RealSide(Protocol):
         """None: nothing has to be installed."""
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:
-        """What our user must be allowed to do for this set-up, beside what every trial needs."""
+        """Permissions for this set-up, in addition to those of every trial."""
 
     def programs(self) -> Sequence[GoBinary]:
-        """What has to be built for `local`, by `cluster build` and before a run."""
+        """Programs to build for `local`, by `cluster build` and before a run."""
 
     def amend(self, plane: ControlPlane, setup: Setup) -> ControlPlane:
         """The control plane of `local` with this stack in it. That of a kept cluster knows no fleet."""
@@ -107,6 +109,9 @@ class RealSide(Protocol):
     def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
         """Objects the stack needs beside its processes (queues, quotas), by the set-up's settings and fleet. Applied before the
         first workload, and again with the new capacity whenever nodes come or go."""
+
+    def namespace(self, queue: str, own: str) -> str:
+        """Where the workloads of a queue of the fleet go: a namespace of its own, or the trial's (`own`)."""
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The objects of a workload; all of them carry the labels."""
@@ -138,10 +143,10 @@ class Stack(Protocol):
         """Why the stack cannot run this trial (which part of the scenario it cannot honour), or None."""
 
     def releases(self, settings: Settings) -> Sequence[int]:
-        """Its own timeouts (ns) that can still free something when nothing else moves; none: what is held stays held."""
+        """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
-        """What its queue admits at most at the same time on nodes of this total capacity; None: no such limit."""
+        """The most that its queue admits at the same time on nodes of this total capacity; None: no limit."""
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:
         """Adds its parts to the simulator (sim.world.Sim); the result takes each workload the server has just created."""
@@ -161,10 +166,10 @@ class RunningTrial(Protocol):
     judge: Judge
 
     def tallied(self, tally: Tally) -> None:
-        """Keeps how a load went."""
+        """Records the result of a load."""
 
     def note(self, text: str) -> None:
-        """Keeps that something did not come about, at this moment."""
+        """Records that a wait failed and the trial continued."""
 
     def end(self, outcome: str, detail: str) -> NoReturn:
         """Ends the trial."""
@@ -198,25 +203,25 @@ class Cluster(Protocol):
         """How many requests of request phases were sent so far."""
 
     def state(self) -> State:
-        """Who holds what and who waits, from what is known here: never a request."""
+        """Holders and waiters, from a cache: never a request."""
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
-        """How many workloads are not over, and those of `state` that have pods on nodes; others may be among them."""
+        """The number of unfinished workloads, and those of `state` that have pods on nodes; others may be among them."""
 
     def at_rest(self) -> bool:
-        """Nothing is under way any more that could change anything. Only a simulator can know."""
+        """Whether no event is pending; only a simulator can know."""
 
     def target(self) -> dict[str, Any]:
-        """Where what it makes can be found and removed, for trial.json; empty if all of that goes with the trial."""
+        """Where its objects can be found and removed, for trial.json; empty if they are removed with the trial."""
 
     def node_spans(self) -> list[dict[str, Any]]:
-        """Which nodes were there from when to when, for trial.json."""
+        """Nodes and the times they existed, for trial.json."""
 
     async def broken(self) -> str:
-        """Returns only if the cluster cannot go on, with the reason."""
+        """Returns only if the cluster is broken, with the reason."""
 
     def validity(self) -> dict[str, Any]:
-        """What it measured of itself, with `reasons` against trusting the figures."""
+        """Self-measurements, with `reasons` against trusting the figures."""
 
     def sources(self) -> list[dict[str, Any]]:
         """Where its times come from, and their errors."""

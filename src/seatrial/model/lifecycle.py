@@ -18,13 +18,13 @@ class Stage:
     name: str
     of: str  # "workload" or "pod"
     about: str
-    general: bool = False  # one of the few stages everyone understands: in general.png
+    general: bool = False  # a stage that all stacks share: in general.png
     spent_on: str = ""
     after: Stage | None = None  # of a stack's own stage: the one that it follows
 
     @property
     def step(self) -> str:
-        """What reports call the time that ends with the stage."""
+        """The name in reports of the time that ends with the stage."""
         return self.spent_on or self.name.replace("_", " ")
 
 
@@ -46,7 +46,7 @@ _ORDER: tuple[Stage, ...] = (
     SUBMITTED, CREATED, QUEUED, ADMITTED, PODS_CREATED, SCHEDULED, RUNNING, FINISHED, LOST, COMPLETED, RELEASED, FAILED, DELETED,
 )  # fmt: skip
 
-# What `times.csv` has a column for, whether the stack has it or not. A lost pod's times count for nothing there.
+# Columns of `times.csv`, whether the stack has the stage or not. Times of lost pods do not count.
 STANDARD: tuple[Stage, ...] = tuple(stage for stage in _ORDER if stage != LOST)
 
 # What a Job on plain Kubernetes passes.

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Amounts = Mapping[str, int]  # resource name → integer amount, see `units`
 Scalar = str | int | float | bool
-CLIENT = "seatrial"  # the username of the client, unless a phase has `as`
+CLIENT = "seatrial"  # username of the client, unless a phase has `as`
 # Identities of components in tables of requests; `nodes` are the kubelets, or what plays them.
 COMPONENT_IDENTITIES = ("nodes", "kube-controller-manager", "kube-scheduler")
-LOAD_AGENT = "seatrial-load"  # user agent of request phases: tells them in the audit log from our other requests
-NAME_LENGTH = 200  # of set-up and params in a trial's directory name; file systems end at 255 bytes
+LOAD_AGENT = "seatrial-load"  # user agent of request phases, which marks them in the audit log
+NAME_LENGTH = 200  # characters of set-up and params in a directory name; the limit of file systems is 255 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether a pod with this toleration ignores the taint."""
+        """Whether a pod with this toleration tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -86,7 +86,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """All that a scheduler reads of a pod; identical pods share one instance, which hot paths compare by identity."""
+    """Everything that a scheduler reads of a pod; identical pods share one instance, which hot paths compare by identity."""
 
     requests: Amounts
     selector: Mapping[str, str] = field(default_factory=dict)  # node labels that must match
@@ -95,17 +95,17 @@ class PodShape:
     priority: int = 0
     spread: bool = False  # preferred anti-affinity by host name among the pods of one workload
     terms: tuple[Term, ...] = ()  # required: labels of existing nodes
-    image: str = ""  # what real containers run; fake nodes run none
+    image: str = ""  # image of real containers; fake nodes run none
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One item of a load: `pods` pods of one shape that each run for `duration`.
 
-    A `gang` runs only while all its pods run. `declares`: what a queue is told per pod, if not what the pods request. `overlay`:
-    more fields of the Job's manifest. An `interactive` workload stays until it is deleted, and is completed when it runs. `claim`:
-    spec of a PersistentVolumeClaim of its own. `queue`: of the fleet; empty where it has none. `class_name`: figures are grouped by
-    it; empty: the phase. After an eviction a workload starts again: at its last `checkpoint` (how often one is made; 0: never).
+    A `gang` runs only while all its pods run. `declares`: requests per pod that the queue sees (default: its own). `overlay`: more
+    fields of the Job's manifest. An `interactive` workload stays until it is deleted, and completes when it runs. `claim`: spec of
+    its PersistentVolumeClaim. `queue`: of the fleet, or empty. `class_name`: figures are grouped by it; empty: the phase. After an
+    eviction a workload starts again at its last `checkpoint` (the interval of checkpoints; 0: none).
     """
 
     name: str
@@ -179,7 +179,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ComponentOverride:
-    """What a set-up replaces of one component of the control plane."""
+    """A set-up's replacement of one component of the control plane."""
 
     binary: str = ""  # a program of the user's
     version: str = ""  # of the component's Go module, built like ours
@@ -248,7 +248,7 @@ class Trial:
     expect: tuple[Expectation, ...] = ()
     varies: tuple[str, ...] = ()  # the params with more than one value in this study
     target: Target = Target()
-    own: tuple[str, ...] = ()  # the params that some set-up of the scenario has values of its own for
+    own: tuple[str, ...] = ()  # the params that some set-up sets itself
     namespaces: int = (
         0  # created before the steps for objects of create phases; 0: those go to the trial's own namespace
     )

@@ -26,14 +26,14 @@ class Setting:
     name: str
     default: Scalar
     about: str
-    choices: tuple[str, ...] = ()  # for text settings: what may stand there
+    choices: tuple[str, ...] = ()  # for text settings: allowed values
     kind: str = "count"  # count, duration (ns once parsed), text or flag
     least: int = 0  # of a count
-    per_trial: bool = False  # it stands in what is made for a trial, no process is started with it
+    per_trial: bool = False  # a setting of objects that a trial creates, not of processes
 
     @property
     def of_processes(self) -> bool:
-        """Real components are started with it: on a kept cluster all trials share it."""
+        """Whether processes are started with it: on a kept cluster all trials share it."""
         return not self.per_trial and not self.about.startswith("model: ")
 
 
@@ -106,18 +106,18 @@ CONTROL_PLANE: tuple[Setting, ...] = (
 )
 
 
-# How we ourselves submit and measure: in a scenario's `settings`, or in the file `seatrial.toml`. Only what is given is recorded.
+# Settings of submission and measurement, in a scenario's `settings` or `seatrial.toml`. Only given values are recorded.
 OWN: tuple[Setting, ...] = (
     Setting("clog", "patience", 10 * MINUTE, "a stall that lasts longer than this counts as a clog", kind="duration"),
-    Setting("measure", "resolution", 0, "times are rounded down to this; 0s: as fine as they were seen", kind="duration"),
+    Setting("measure", "resolution", 0, "times are rounded down to this; 0s: not rounded", kind="duration"),
     Setting("measure", "stages", "all", "stages drawn beside the general ones, `queued,admitted`, or `all`", kind="text"),
     Setting("submit", "command", "", "a command that submits one workload, instead of the API", kind="text"),
-    Setting("submit", "rate", 0, "workloads a second at most, whatever the pace asks for; 0: no limit"),
+    Setting("submit", "rate", 0, "workloads per second at most, whatever the pace; 0: no limit"),
 )  # fmt: skip
 
 
 def own(settings: Settings, component: str, name: str) -> Scalar:
-    """The value of one of our own settings, given or not."""
+    """The value of one of our own settings, or its default."""
     default = next(setting.default for setting in OWN if (setting.component, setting.name) == (component, name))
     return settings.get(component, {}).get(name, default)
 
@@ -127,12 +127,12 @@ PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedule
 
 
 def is_flag(component: str, name: str) -> bool:
-    """A setting that only a real process understands; simulated models pass it over."""
+    """Whether the setting is a flag of a real process, which models ignore."""
     return component in PROCESSES and (name.startswith("--") or name in ("args", "feature-gates"))
 
 
 def shown(setting: Setting) -> str:
-    """The default as a scenario would have it."""
+    """The default as a scenario writes it."""
     return format_duration(int(setting.default)) if setting.kind == "duration" else str(setting.default)
 
 

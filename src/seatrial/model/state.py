@@ -1,4 +1,4 @@
-"""The state of a trial at one moment: who holds what, who waits. A cluster gives it, `clog` reads it, a snapshot keeps it."""
+"""The state of a trial at one moment: holders and waiters. Clusters return it, `clog` reads it, snapshots store it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class NodeState:
     name: str
     group: str
     capacity: Amounts
-    free: Amounts  # negative where more stands on it than it has
+    free: Amounts  # negative if the node is overcommitted
     open: bool = True  # it takes pods of every kind: ready, not cordoned
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    cordoned: bool = False  # and ready: only pods that tolerate it may go there
+    cordoned: bool = False  # cordoned and ready: takes only pods that tolerate it
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
-    """One that is not over: neither completed nor failed nor deleted."""
+    """An unfinished workload: neither completed nor failed nor deleted."""
 
     number: int
     name: str
@@ -34,20 +34,20 @@ class WorkloadState:
     shape: PodShape
     declares: Amounts | None
     duration: int  # ns
-    stage: str  # the last one it has reached as a whole
+    stage: str  # the last stage that all of it has reached
     since: int  # ns: when it was submitted
-    admitted: bool  # nothing but the scheduler stands between it and its nodes; always so where there is no queue
-    nodes: tuple[int, ...] = ()  # where its unfinished pods stand (index in State.nodes), bound or held in permit
+    admitted: bool  # by the queue; always true without a queue
+    nodes: tuple[int, ...] = ()  # nodes of its unfinished pods (index in State.nodes), bound or held in permit
     held: int = 0  # of these, held by the scheduler for a pod that is not bound yet (known only on `sim`)
     running: int = 0  # of these, running
-    waiting: int = 0  # pods that exist and stand nowhere
+    waiting: int = 0  # pods that exist and have no node
     finished: int = 0
     said: str = ""  # why it waits, in the words of its queue or scheduler
-    due: int = 0  # ns: when what runs of it should have ended
+    due: int = 0  # ns: when its running pods should end
 
     @property
     def runs(self) -> bool:
-        """Something of it will end by itself: a gang only when all of it runs."""
+        """Whether it makes progress by running; a gang only when all its pods run."""
         return self.running + self.finished >= self.size if self.gang else self.running > 0
 
     @property
@@ -63,7 +63,7 @@ class State:
     at: int
     nodes: tuple[NodeState, ...]
     workloads: tuple[WorkloadState, ...]
-    quota: Amounts | None = None  # what the stack admits in all; None: it has no quota
-    troubles: tuple[str, ...] = ()  # what components refuse or cannot do, in their own words
-    queued: bool = False  # a queue stands before the scheduler, and `admitted` is its word
+    quota: Amounts | None = None  # what the stack admits in total; None: no quota
+    troubles: tuple[str, ...] = ()  # problems that components report, in their words
+    queued: bool = False  # the stack has a queue, and `admitted` is its decision
     dead: tuple[str, ...] = ()  # components that should run and do not

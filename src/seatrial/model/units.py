@@ -31,17 +31,17 @@ _RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class NotWhole(ValueError):
-    """A fraction of what is counted in pieces."""
+    """A fraction of a resource that is counted in integers."""
 
     def __init__(self, text: str | int | float, resource: str) -> None:
-        self.what = f"'{text}' is no whole number of {resource}"
+        self.what = f"'{text}' is not a whole number of {resource}"
         slices = "; a slice of a GPU is a resource of its own, like nvidia.com/mig-1g.5gb" if "gpu" in resource else ""
         self.remedy = f"write a whole number: Kubernetes refuses fractions of it{slices}"
         super().__init__(f"{self.what}; {self.remedy}")
 
 
 def parse_duration(text: str) -> int:
-    """`1m30s` → nanoseconds. A bare number is refused: seconds or milliseconds is anyone's guess."""
+    """`1m30s` → nanoseconds. A bare number is refused: its unit is ambiguous."""
     text = text.strip()
     if text == "0":
         return 0

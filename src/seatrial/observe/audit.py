@@ -7,7 +7,7 @@ known; the difference of watch times to the log is part of a trial's validity.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,10 +135,10 @@ class Agreement:
         return {"transitions": self.count, "median_ms": self.median / 1e6, "p99_ms": self.p99 / 1e6}
 
 
-def transitions(log: Path, namespace: str) -> Iterator[tuple[int, str, str]]:
+def transitions(log: Path, namespaces: Collection[str]) -> Iterator[tuple[int, str, str]]:
     """(wall-clock nanoseconds, object's name, stage) of every transition; an incomplete last line is skipped."""
     for event in _read(log, _Event):
-        if event.response_status.code < 300 and event.object_ref.namespace == namespace:
+        if event.response_status.code < 300 and event.object_ref.namespace in namespaces:
             for stage in _stages(event):
                 yield nanoseconds(event.stage_timestamp), _name(event), stage
 
@@ -174,14 +174,14 @@ def _stages(event: _Event) -> list[str]:
     return []
 
 
-def merge(log: Path, namespace: str, observer: Observer, wall_epoch: int) -> Agreement:
+def merge(log: Path, namespaces: Collection[str], observer: Observer, wall_epoch: int) -> Agreement:
     """Adds the log's times of observed transitions to the ledger. `wall_epoch` is the epoch on the wall clock."""
     ledger = observer.ledger
     of_pods = {stage.name: stage.of == "pod" for stage in ledger.stages}
     off: list[int] = []
     pods: _Answered = {}
     workloads: _Answered = {}
-    for wall, name, stage in transitions(log, namespace):
+    for wall, name, stage in transitions(log, namespaces):
         number = ledger.number.get(stage)
         of_pod = of_pods.get(stage, False)
         thing = (observer.pods if of_pod else observer.workloads).get(name)

@@ -13,8 +13,10 @@ from typing import Any
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
+from seatrial.model.fleet import PREEMPTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import time_sources
+from seatrial.observe.displacements import Displacements, disruption, eviction_reason
 from seatrial.record.ledger import Ledger
 
 _ENDED = ("Succeeded", "Failed")
@@ -44,6 +46,7 @@ class Observer:
         self.doubt = 0  # possible error in ms of what is observed now: after a gap, or in a list
         self.early: dict[str, list[Callable[[], None]]] | None = None  # events of unknown workloads, if kept
         self._evictions: set[tuple[int, str]] = set()  # workload and key of those that were recorded
+        self.displacements = Displacements(ledger)
         self._number = ledger.number
         self._at = [array("q") for _ in ledger.stages]
         self._of_pods = [n for n, stage in enumerate(ledger.stages) if stage.of == "pod"]
@@ -119,6 +122,8 @@ class Observer:
                 self.places[pod] = self.node(node)
             self.ledger.move_pod(stamp - self.epoch, pod, number, self.places.get(pod, -1), self.doubt, source)
             self._note(said, pod, number)
+            if stage == "scheduled" and self.displacements.bound(self.ledger.pod_workload[pod]):
+                self.readmit(workload, stamp, uid)
             stays = stage == "running" and workload in self.interactive
             if stays and self.ledger.has_reached(self.ledger.pod_workload[pod], number):
                 self.workload(workload, "completed", stamp, source, said)
@@ -148,15 +153,28 @@ class Observer:
             return stamp - self.epoch
         return min(stamp - self.epoch, time_sources.said(said)[0] - self.wall_epoch)
 
-    def pod_gone(self, name: str, stamp: int) -> None:
-        """Records a deleted pod: lost unless it has finished or its workload has completed."""
+    def pod_gone(self, gone: Pod, stamp: int) -> None:
+        """Records a deleted pod: lost unless it has finished or its workload has completed. Its workload may be evicted by that."""
+        name = gone.metadata.name
+        self.displacements.withdraw(name)
         pod = self.pods.get(name)
         if pod is None:
             return
-        over = self.when(self.ledger.pod_workload[pod], self._number["completed"]) is not None
+        owner = self.ledger.pod_workload[pod]
+        over = self.when(owner, self._number["completed"]) is not None
         if self.when(pod, self._number["finished"]) is None and not over:
+            if self.when(pod, self._number["scheduled"]) is not None:
+                self._displaced(gone, owner, stamp)
             self.ledger.lose_pod(stamp - self.epoch, pod, self.reached(pod))
             del self.pods[name]
+
+    def _displaced(self, gone: Pod, owner: int, stamp: int) -> None:
+        why, meta = disruption(gone), gone.metadata
+        if why is not None and self.displacements.begins(owner):
+            reason = eviction_reason(why)
+            by = self.displacements.preemptor(gone) if reason == PREEMPTED else ""
+            self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)
+        self.displacements.lost(owner)
 
     def _first(self, thing: int, stage: int, stamp: int) -> bool:
         column = self._at[stage]
@@ -217,9 +235,11 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
     """Records what a pod shows. Stages that a gap has hidden are recorded with their possible error."""
     meta, node, phase = pod.metadata, pod.spec.node_name, pod.status.phase
     name, uid, workload = meta.name, meta.uid, meta.labels.get(WORKLOAD_LABEL, "")
-    if event == DELETED and not observer.doubt:
-        observer.pod_gone(name, stamp)
+    # One that the pod garbage collector takes from a node that is gone is Failed first: it has not finished.
+    if (event == DELETED and not observer.doubt) or (phase == "Failed" and disruption(pod) is not None):
+        observer.pod_gone(pod, stamp)
         return
+    observer.displacements.sees(pod, workload)
     source = source_of(event)
     bound, started, finished = _said(pod) if observer.doubt else ("", "", "")
     observer.pod(name, workload, "pods_created", stamp, source=source, said=meta.creation_timestamp, uid=uid)
@@ -230,7 +250,7 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
     if phase in _ENDED:
         observer.pod(name, workload, "finished", stamp, node, source, finished, uid)
     if event == DELETED:
-        observer.pod_gone(name, stamp)
+        observer.pod_gone(pod, stamp)
 
 
 def _said(pod: Pod) -> tuple[str, str, str]:

@@ -43,7 +43,7 @@ class SampleTarget:
     watches: Sequence[Watch]
     created_as: str  # plural of the object created per workload; it shows whether the workload still exists
     study: str
-    namespace: str
+    namespace: str  # empty: all of them, by the study's label
     wall_epoch: int
     planned: int
     interactive: frozenset[str]  # phases whose workloads complete when they run

@@ -1,4 +1,4 @@
-"""How files of a study are written, so that a reader never meets half of one, whenever the writer was killed."""
+"""Atomic and append-only writes: a reader never sees a partial file, even after `kill -9` of the writer."""
 
 from __future__ import annotations
 

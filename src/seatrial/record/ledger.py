@@ -186,6 +186,10 @@ class Ledger:
         """Whether all of the workload has reached the stage."""
         return self._left[stage][workload] <= 0
 
+    def left(self, workload: int, stage: int) -> int:
+        """How many pods of the workload have not reached the stage yet, when it is reached for the first time."""
+        return max(self._left[stage][workload], 0)
+
     def _reached(self, at: int, workload: int, stage: int) -> None:
         self.last = at
         if self._awaited & GOT_ON:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE_S = 0.5  # `is_locked` of a reader takes the lock for microseconds
+PATIENCE_S = 0.5  # `is_locked` of a reader holds the lock for microseconds
 UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVAL)  # some network file systems
 
 

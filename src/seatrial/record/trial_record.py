@@ -27,7 +27,7 @@ GIVE_OUT = "Give the directory that `seatrial run -o OUT` wrote, not one inside 
 _DAMAGED = "It was damaged after the run; restore it from a backup, or run again."
 
 CACHED_BYTES = 100 << 20
-CUT_SHORT = Doubt("it was cut off before it could be judged")
+CUT_SHORT = Doubt("it was cut off before its validity was checked")
 
 
 class TableCache:
@@ -80,7 +80,7 @@ class TrialRecord:
 
     @property
     def evidence(self) -> str:
-        """What its figures come from: real components, a verified model, or an unverified one."""
+        """The source of its figures: real components, a checked model, or an unchecked one."""
         if self.document.get("on") != "sim":
             return REAL
         return VERIFIED if (self.document.get("model") or {}).get("verified") is True else UNVERIFIED
@@ -115,7 +115,7 @@ class TrialRecord:
         whole = (TIMES, RATES) if validity.get("counted") else KINDS  # of a study before reasons said what they touch
         lost = tuple(Doubt(what) for what in self.damage)
         doubts = lost + tuple(_doubt(one, whole) for one in validity.get("reasons") or ())
-        return doubts or (CUT_SHORT if self.cut_off else Doubt("it was not judged"),)
+        return doubts or (CUT_SHORT if self.cut_off else Doubt("its validity was not checked"),)
 
     @property
     def reasons(self) -> list[str]:
@@ -171,7 +171,7 @@ class TrialRecord:
 
     @property
     def resolution_ns(self) -> int:
-        """What times are rounded down to: setting `resolution` of `measure`."""
+        """The resolution that times are rounded down to: setting `measure.resolution`."""
         measure = (self.document.get("settings") or {}).get("measure") or {}
         return max(1, int(measure.get("resolution") or 0))
 

@@ -11,6 +11,7 @@ from seatrial.kube.resources import CLAIMS, JOBS, SERVICES, Resource
 from seatrial.model.interfaces import Manifest
 from seatrial.model.labels import (
     APPLICATION_ANNOTATION,
+    CHECKPOINT_ANNOTATION,
     DURATION_ANNOTATION,
     GANG_LABEL,
     STUDY_LABEL,
@@ -63,9 +64,7 @@ def in_group(
     made = manifests(workload, labels)
     if not workload.gang:
         return made
-    named = [
-        replace(m, body=_merged(m.body, {"spec": {"template": template}})) if m.resource == JOBS else m for m in made
-    ]
+    named = [replace(m, body=with_template(m.body, template)) if m.resource == JOBS else m for m in made]
     return [of_workload(groups, workload, labels, spec), *named]
 
 
@@ -91,35 +90,42 @@ def priority_classes(
     ]
 
 
+def with_template(job: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job's body with more in its pod template."""
+    return _merged(job, {"spec": {"template": template}})
+
+
 def claim(workload: Workload, labels: Mapping[str, str]) -> list[Manifest]:
     """The volume claim it requests, if any; created before its pods look for it."""
     return [] if workload.claim is None else [of_workload(CLAIMS, workload, labels, dict(workload.claim))]
 
 
 def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> dict[str, Any]:
-    """The Job's body: Indexed for a gang (its pods then have stable names), else as `kubectl create job` makes it.
+    """The Job's body: Indexed for a gang (its pods then have stable names) and for pods with checkpoints (the next pod of an index
+    continues), else as `kubectl create job` makes it.
 
-    How long a gang's pods run is known only once all of them run: the player of the application tells them then. The user's
-    overlay overrides everything but our labels and annotations, by which a workload is found.
+    How long a gang's pods run is known only once all of them run, and that of pods with checkpoints once they run: the player of
+    the application tells them then. The user's overlay overrides everything but our labels and annotations, by which a workload
+    is found.
     """
     own = {**labels, WORKLOAD_LABEL: workload.name}
-    kind = APPLICATION_ANNOTATION if workload.gang else DURATION_ANNOTATION
-    ends = {} if workload.interactive else {kind: duration_text(workload.duration)}
+    played = workload.gang or workload.checkpoint > 0
     spec: dict[str, Any] = {
         "parallelism": workload.pods,
         "completions": workload.pods,
         "backoffLimit": 100,
         "template": {
-            "metadata": {"labels": dict(own), "annotations": ends},
+            "metadata": {"labels": dict(own), "annotations": _times(workload, played)},
             "spec": pod_spec(workload.shape, scheduler, workload.duration),
         },
     }
     if workload.shape.priority:
         name = priority_class(labels.get(STUDY_LABEL, ""), workload.shape.priority)
         spec["template"]["spec"]["priorityClassName"] = name
-    if workload.gang:
+    if played:
         spec["completionMode"] = "Indexed"
-        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods)
+        spec["template"]["metadata"]["labels"][GANG_LABEL] = str(workload.pods if workload.gang else 1)
+    if workload.gang:
         spec["template"]["spec"]["subdomain"] = workload.name
     made: dict[str, Any] = {
         "apiVersion": "batch/v1",
@@ -132,6 +138,14 @@ def job(workload: Workload, labels: Mapping[str, str], scheduler: str = "") -> d
     if workload.claim is not None:
         _mount(made["spec"]["template"]["spec"], workload.name)
     return made
+
+
+def _times(workload: Workload, played: bool) -> dict[str, str]:
+    """Annotations of its pods: how long they run, and how often that is saved."""
+    if workload.interactive:
+        return {}
+    times = {APPLICATION_ANNOTATION if played else DURATION_ANNOTATION: duration_text(workload.duration)}
+    return {**times, CHECKPOINT_ANNOTATION: duration_text(workload.checkpoint)} if workload.checkpoint else times
 
 
 def _mount(spec: dict[str, Any], name: str) -> None:

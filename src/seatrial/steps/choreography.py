@@ -21,7 +21,7 @@ from seatrial.steps.watchman import Clog, Stall, Watchman
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that did not come about and did not end the trial."""
+    """A wait that failed and did not end the trial."""
 
     at_ns: int
     text: str
@@ -85,7 +85,7 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequ
 
 
 def _check_needs(cluster: Cluster, trial: Trial) -> None:
-    """A cluster may lack what a kind of phase needs: said before anything is created."""
+    """Refuses, before anything is created, phases that the cluster cannot run."""
     for phase in trial.phases(Phase):
         if not isinstance(cluster, phase.needs):
             remedy = "run it on another cluster (--on), or remove the phase"
@@ -108,7 +108,7 @@ class _TrialRun:
         self.trial, self.judge = trial, judge
         self._cluster = cluster
         self._watchman = Watchman(cluster, trial, releases, self._goes_on)
-        self._waits: dict[asyncio.Future[str], bool] = {}  # whether each goes on
+        self._waits: dict[asyncio.Future[str], bool] = {}  # waits → whether they continue after a clog
 
     def stalls(self) -> list[Stall]:
         """Those that did not end the trial."""
@@ -116,7 +116,7 @@ class _TrialRun:
         return self._watchman.stalls
 
     async def notice_breakage(self) -> None:
-        """A component that is dead for good is a clog too, if work is left: there is nothing to wait for."""
+        """A component that stays dead is a clog too, if work is left."""
         why = await self._cluster.broken()
         state = self._cluster.state()
         if state.dead and state.workloads:
@@ -132,7 +132,7 @@ class _TrialRun:
         self.end("clogged", f"{clog.diagnosis.kind}: {clog.diagnosis.summary}")
 
     def _goes_on(self, clog: Clog) -> bool:
-        """If all waits said so beforehand."""
+        """Whether all current waits continue after a clog."""
         if not all(self._waits.values()):
             return False
         for done in self._waits:
@@ -141,7 +141,7 @@ class _TrialRun:
         return True
 
     async def phase(self, step: int, phase: Phase) -> None:
-        """Runs a phase and keeps when it ran."""
+        """Runs a phase and records its times."""
         began = self._cluster.now()
         try:
             with self._watchman.waiting() if phase.waits else self._watchman.acting():

@@ -27,8 +27,8 @@ from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.ledger import GOT_ON, LOST_POD, MOVED
 from seatrial.scenario.actions.submit_workloads import Submit
 
-LOOK_EVERY = 1 * SECOND  # looks are at whole seconds
-QUIET = 1 * SECOND  # nothing recorded for so long: time to look for a knot
+LOOK_EVERY = 1 * SECOND  # checks are at whole seconds
+QUIET = 1 * SECOND  # time without a record after which knots are checked
 # What a component may take to act: kube-scheduler's longest backoff, flushed once a second, and a margin.
 ACTING = 13 * SECOND
 # No progress for so long although nothing runs or starts is a stall; the same for all stacks, so that they compare.
@@ -65,7 +65,7 @@ class Stall:
 
 
 class Watchman:
-    """`found` is called with every clog; it returns whether the trial goes on nevertheless."""
+    """`found` is called with every clog; it returns whether the trial continues."""
 
     def __init__(self, cluster: Cluster, trial: Trial, releases: Sequence[int], found: Callable[[Clog], bool]) -> None:
         self.stalls: list[Stall] = []  # those that are over
@@ -87,7 +87,7 @@ class Watchman:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """While a phase acts: until it ends, something will still change."""
+        """Context of a phase that acts: until its end the state may still change."""
         self._busy += 1
         try:
             yield
@@ -97,7 +97,7 @@ class Watchman:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While a phase only waits."""
+        """Context of a phase that only waits."""
         self._waits += 1
         self._woken.set()
         try:
@@ -114,11 +114,11 @@ class Watchman:
         return Clog(now, unfinished(state, quiet, self._releases, quiet > self._release + ACTING), state)
 
     def leave(self) -> None:
-        """The trial is over, and with it a stall that did not end it."""
+        """Ends the open stall with the trial."""
         self._end_stall(resolved=False)
 
     async def watch(self) -> Clog:
-        """Returns when the trial is clogged and does not go on."""
+        """Returns when the trial is clogged and does not continue."""
         while True:
             if self._busy or not self._waits:
                 await self._woken.wait()
@@ -134,7 +134,7 @@ class Watchman:
             self._begin_again()
 
     async def _sleep(self) -> None:
-        """Until the next look, or until something relevant is recorded."""
+        """Sleeps until the next check, or until something relevant is recorded."""
         until = min(self._knot_at, self._silence_at, self._stall_at)
         what = LOST_POD | (MOVED if self._ties and self._knot_at == NEVER else 0)
         if self._stall or NEVER in (self._silence_at, self._stall_at):
@@ -220,7 +220,7 @@ class Watchman:
             return None
         state = self._cluster.state()
         if not state.workloads:
-            self._stall_at = NEVER  # all workloads are over: what the wait is for will not come
+            self._stall_at = NEVER  # all workloads have ended: the wait can never succeed
             return None
         if self._stall is None:
             cause = self._diagnosis(state)  # its length is not known yet

@@ -106,7 +106,7 @@ def _wanted(trial: TrialRecord) -> SampleTarget:
     counts = [phase.get("count") for phase in trial.phases.values()]
     return SampleTarget(
         trial.directory, trial.stages, real.watches(), real.creates.plural, str(target["study"]),
-        str(target.get("namespace") or f"seatrial-{target['study']}"), int(document["wall_epoch_ns"]),
+        str(target.get("watched", target.get("namespace") or f"seatrial-{target['study']}")), int(document["wall_epoch_ns"]),
         sum(count for count in counts if isinstance(count, int)),
         frozenset(name for name, phase in trial.phases.items() if phase.get("interactive")),
     )  # fmt: skip

@@ -207,11 +207,11 @@ async def _submit(
 def _through(client: Client, made: Submission) -> SubmitMethod:
     command = str(own(made.settings, "submit", "command"))
     if not command:
-        return SubmitByApi(client, made.namespace)
+        return SubmitByApi(client, lambda _: made.namespace)
     target = made.target
     kubeconfig = str(kept_clusters.find(target.cluster).kubeconfig()) if target.cluster else target.kubeconfig
     values = command_values(kubeconfig, client.access.context, made.project)
-    return SubmitByCommand(command, client, made.namespace, values)
+    return SubmitByCommand(command, client, lambda _: made.namespace, values)
 
 
 def _without_name(why: str, name: str) -> str:

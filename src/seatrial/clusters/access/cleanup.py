@@ -8,6 +8,7 @@ made in between is left alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import msgspec
 
 from seatrial.clusters.kwok.fake_nodes import NODE_LEASES
 from seatrial.kube import NO_RETRY, Access, ApiProblem, Client, Lost, Request, Resource, Unreachable
-from seatrial.kube.resources import LEASES, NAMESPACES, NODES, PODS, delete
+from seatrial.kube.resources import JOBS, LEASES, NAMESPACES, NODES, PODS, delete
 from seatrial.kube.shapes import Object
 from seatrial.model.errors import SetupProblem
 from seatrial.model.labels import STUDY_LABEL
@@ -133,15 +134,29 @@ async def remove(client: Client, things: Sequence[LabelledObject], within_s: flo
     rest = [thing for thing in rest if not thing.namespace]
     left = await _remove_kind(client, owners, until)
     left += await _remove_kind(client, pods, until)
-    left += await _remove_kind(client, spaces, until)
+    left += await _remove_kind(client, spaces, until, _end_jobs)
     left += await _remove_kind(client, nodes, until)
     left += await _remove_kind(client, rest, until)
     await _each([_delete(client, LEASES, node.name, NODE_LEASES) for node in nodes])
     return left
 
 
-async def _remove_kind(client: Client, things: Sequence[LabelledObject], until: float) -> list[LabelledObject]:
+async def _end_jobs(client: Client, namespace: LabelledObject) -> None:
+    """Kubernetes deletes the pods of a namespace before anything else, and a pod on a fake node that nobody plays any more may stay
+    until its Job is gone: the Job controller waits for its end, which no kubelet reports."""
+    with contextlib.suppress(ApiProblem):
+        await client.delete_collection(JOBS, namespace.name)
+
+
+async def _remove_kind(
+    client: Client,
+    things: Sequence[LabelledObject],
+    until: float,
+    then: Callable[[Client, LabelledObject], Coroutine[Any, Any, None]] | None = None,
+) -> list[LabelledObject]:
     await _each([_delete(client, thing.resource, thing.name, thing.namespace, thing.uid) for thing in things])
+    if then:
+        await _each([then(client, thing) for thing in things])
     left = list(things)
     while left:
         there: set[str] = set()

@@ -38,6 +38,9 @@ PLACEHOLDERS = ("name", "namespace", "file", "labels", "pods", "index", "type", 
 _NO_VERDICT = (401, 429, 502, 503, 504)
 
 
+NamespaceOf = Callable[[Workload], str]  # where the objects of a workload go
+
+
 @dataclass(frozen=True, slots=True)
 class SubmitAnswer:
     """`refused`: why the server did not take the workload. `since`: it was there already, ours, created at that (whole) second."""
@@ -56,13 +59,13 @@ class SubmitMethod(Protocol):
 class SubmitByApi:
     """One create per object, in their order; the first refusal ends it."""
 
-    def __init__(self, client: Client, namespace: str, retry: RetryPolicy | None = None) -> None:
+    def __init__(self, client: Client, namespace: NamespaceOf, retry: RetryPolicy | None = None) -> None:
         self._client, self._namespace, self._retry = client, namespace, retry
 
-    async def send(self, workload: Workload, manifests: Sequence[Manifest]) -> SubmitAnswer:  # noqa: ARG002
-        since = ""
+    async def send(self, workload: Workload, manifests: Sequence[Manifest]) -> SubmitAnswer:
+        since, namespace = "", self._namespace(workload)
         for manifest in manifests:
-            request = create(manifest.resource, manifest.body, manifest.name, self._namespace, keep=False)
+            request = create(manifest.resource, manifest.body, manifest.name, namespace, keep=False)
             answer = await self._client.send(request, retry=self._retry)
             if not answer.ok:
                 return SubmitAnswer(_why(answer))
@@ -94,34 +97,35 @@ class SubmitByCommand:
     The manifests are on its standard input as well. Whatever its exit status, an object with our label counts as submitted.
     """
 
-    def __init__(self, command: str, client: Client, namespace: str, values: Mapping[str, str]) -> None:
+    def __init__(self, command: str, client: Client, namespace: NamespaceOf, values: Mapping[str, str]) -> None:
         self._words = command_words(command)
         self._client, self._namespace = client, namespace
-        self._values = dict.fromkeys(PLACEHOLDERS, "") | dict(values) | {"namespace": namespace}
+        self._values = dict.fromkeys(PLACEHOLDERS, "") | dict(values)
 
     async def send(self, workload: Workload, manifests: Sequence[Manifest]) -> SubmitAnswer:
-        items = [{**m.body, "metadata": {**m.body["metadata"], "namespace": self._namespace}} for m in manifests]
+        namespace = self._namespace(workload)
+        items = [{**m.body, "metadata": {**m.body["metadata"], "namespace": namespace}} for m in manifests]
         text = encode({"apiVersion": "v1", "kind": "List", "items": items})
         with tempfile.NamedTemporaryFile(prefix="seatrial-", suffix=".json") as file:
             await asyncio.to_thread(Path(file.name).write_bytes, text)
             labels = ",".join(f"{key}={value}" for key, value in manifests[-1].body["metadata"]["labels"].items())
             values = self._values | {
                 "name": workload.name, "file": file.name, "labels": labels, "pods": str(workload.pods),
-                "index": str(workload.index), "type": workload.phase,
+                "index": str(workload.index), "type": workload.phase, "namespace": namespace,
             }  # fmt: skip
             status, said = await _run([word.format_map(values) for word in self._words], Path(file.name))
         if status == 0:
             return SubmitAnswer()
-        since = await self._since(manifests)
+        since = await self._since(manifests, namespace)
         return (
             SubmitAnswer(since=since) if since else SubmitAnswer(said or f"{self._words[0]} ended with status {status}")
         )
 
-    async def _since(self, manifests: Sequence[Manifest]) -> str:
+    async def _since(self, manifests: Sequence[Manifest], namespace: str) -> str:
         """When the last of them was created, if all are there and ours."""
         since = ""
         for manifest in manifests:
-            answer = await self._client.send(get(manifest.resource, manifest.name, self._namespace))
+            answer = await self._client.send(get(manifest.resource, manifest.name, namespace))
             meta = _decoded(answer).metadata if answer.ok else None
             if meta is None or meta.labels.get(STUDY_LABEL) != manifest.body["metadata"]["labels"][STUDY_LABEL]:
                 return ""

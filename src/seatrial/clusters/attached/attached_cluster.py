@@ -123,7 +123,7 @@ class ForeignCluster:
         session, target = self._session, self._session.trial.target
         return {
             "context": target.context, "server": target.server, "study": session.study, "namespace": session.namespace,
-            "removed": self._removed,
+            "removed": self._removed, **session.where_to_watch,
         }  # fmt: skip
 
 
@@ -169,7 +169,7 @@ async def _free_leases(session: Session, nodes: NodePool) -> None:
 
 async def _touch_pods(session: Session, nodes: NodePool) -> None:
     with contextlib.suppress(ApiProblem, Lost, Unreachable):
-        namespaces = sorted({session.namespace, *session.load_namespaces})
+        namespaces = sorted({session.namespace, *session.queue_namespaces, *session.load_namespaces})
         await fake_nodes.touch_pods(session.client, nodes.made(), namespaces)
 
 

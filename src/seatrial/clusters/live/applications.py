@@ -1,10 +1,14 @@
-"""Plays the applications of gangs on fake nodes: the run time of a gang's pods begins once all of them run.
+"""Plays applications on fake nodes: the run time of a gang's pods begins once all of them run, and what runs again continues at its
+last checkpoint.
 
-KWOK completes a pod when the time in its annotation has passed; gang pods get that annotation here. If one of them is lost, the
-others lose the annotation: the application has lost its progress. The state machine is that of the simulator (`model.barrier`).
+KWOK completes a pod when the time in its annotation has passed; played pods get that annotation here. If one of a gang is lost, the
+others lose the annotation: the application has lost its progress since its last checkpoint. The state machine is that of the
+simulator (`model.barrier`). A pod with checkpoints that is in no gang is played as a gang of its own; the next pod of its index in
+the Job continues.
 
-The size of a gang is a label of its pods, and the duration an annotation, so the keeper of a kept cluster can play gangs whose
-client is gone. Only one process plays: the keeper, or the trial's own process.
+The size of a gang is a label of its pods, duration and checkpoint are annotations, so the keeper of a kept cluster can play gangs
+whose client is gone. Only one process plays: the keeper, or the trial's own process. How far an application has come is in that
+process alone.
 """
 
 from __future__ import annotations
@@ -13,22 +17,58 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seatrial.clusters.live.background_requests import BackgroundRequests
-from seatrial.kube import Client
+from seatrial.kube import Client, clock
 from seatrial.kube.resources import PODS
-from seatrial.kube.shapes import Pod
+from seatrial.kube.shapes import Meta, Pod
 from seatrial.kube.watching import DELETED, LISTED
 from seatrial.model.barrier import Barrier
-from seatrial.model.labels import APPLICATION_ANNOTATION, DURATION_ANNOTATION, GANG_LABEL, WORKLOAD_LABEL
+from seatrial.model.labels import (
+    APPLICATION_ANNOTATION,
+    CHECKPOINT_ANNOTATION,
+    DURATION_ANNOTATION,
+    GANG_LABEL,
+    INDEX_LABEL,
+    WORKLOAD_LABEL,
+)
+from seatrial.model.units import MILLISECOND, parse_duration
 
-Gang = tuple[str, str]  # namespace, workload
+Gang = tuple[str, str, str]  # namespace, workload, index in the Job if the pod runs for itself
+
+
+class SavedProgress:
+    """How far applications have come: what a run adds is kept up to its last checkpoint. Times are nanoseconds."""
+
+    def __init__(self, now: Callable[[], int] = clock) -> None:
+        self._now = now
+        self._saved: dict[Gang, int] = {}
+        self._began: dict[Gang, tuple[int, int]] = {}  # when it began to run, and how often it saves
+
+    def begins(self, gang: Gang, marks: Meta) -> None:
+        """The application runs."""
+        if every := marks.annotations.get(CHECKPOINT_ANNOTATION):
+            self._began[gang] = (self._now(), parse_duration(every))
+
+    def left(self, gang: Gang, marks: Meta) -> str | None:
+        """How long it takes from its last checkpoint on, as KWOK reads it. None: it has no end."""
+        duration, saved = marks.annotations.get(APPLICATION_ANNOTATION), self._saved.get(gang, 0)
+        return f"{max(parse_duration(duration) - saved, 0) // MILLISECOND}ms" if duration and saved else duration
+
+    def ends(self, gang: Gang) -> None:
+        """The application does not run any more, and has to run again."""
+        began, every = self._began.pop(gang, (0, 0))
+        if every:
+            self._saved[gang] = (self._saved.get(gang, 0) + self._now() - began) // every * every
 
 
 class Applications:
-    """Plays all gangs whose pods a watch shows. `problem` is told of requests that failed."""
+    """Plays all applications whose pods a watch shows. `problem` is told of requests that failed."""
 
-    def __init__(self, client: Client, problem: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, problem: Callable[[str], None], checkpoints: SavedProgress | None = None
+    ) -> None:
         self._client, self._background = client, BackgroundRequests(problem)
         self._barrier = Barrier()
+        self._checkpoints = checkpoints or SavedProgress()
         self._size: dict[Gang, int] = {}
         self._running: dict[Gang, dict[str, bool]] = {}  # pods that run or have run → whether they have completed
         self._listed: set[tuple[Gang, str]] = set()
@@ -38,10 +78,12 @@ class Applications:
         if pod is None:
             self._drop_unlisted()
             return
-        size = pod.metadata.labels.get(GANG_LABEL, "")
+        labels = pod.metadata.labels
+        size = labels.get(GANG_LABEL, "")
         if not size.isdigit():
             return
-        gang = (pod.metadata.namespace, pod.metadata.labels.get(WORKLOAD_LABEL, ""))
+        alone = labels.get(INDEX_LABEL, "") if size == "1" else ""
+        gang = (pod.metadata.namespace, labels.get(WORKLOAD_LABEL, ""), alone)
         self._size[gang] = int(size)
         if event == LISTED:
             self._listed.add((gang, pod.metadata.name))
@@ -54,17 +96,19 @@ class Applications:
         running, name, over = self._running.setdefault(gang, {}), pod.metadata.name, pod.status.phase == "Succeeded"
         fresh = name not in running
         running[name] = over
-        duration = pod.metadata.annotations.get(APPLICATION_ANNOTATION)
         if fresh and self._barrier.runs(gang, self._size[gang]):
-            self._tell(gang, duration)
+            self._checkpoints.begins(gang, pod.metadata)
+            self._tell(gang, self._checkpoints.left(gang, pod.metadata))
         elif listed and len(running) >= self._size[gang] and DURATION_ANNOTATION not in pod.metadata.annotations:
-            self._tell(gang, duration, [name])  # the annotation may have been lost while the server was away
+            # The annotation may have been lost while the server was away.
+            self._tell(gang, self._checkpoints.left(gang, pod.metadata), [name])
 
     def _gone(self, gang: Gang, name: str) -> None:
         """A finished pod does not reset its gang."""
         running = self._running.get(gang, {})
         over = running.pop(name, None)
         if over is not None and self._barrier.gone(gang, self._size[gang]) and not over:
+            self._checkpoints.ends(gang)
             self._tell(gang, None)
         if not running:
             self._running.pop(gang, None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from seatrial.clusters.access.applying import make_namespace
+from seatrial.clusters.access.applying import make_namespaces
 from seatrial.clusters.live.client_priority import USUAL, ahead
 from seatrial.clusters.live.live_validity import validity_of
 from seatrial.clusters.live.node_pool import NodePool
@@ -122,7 +122,8 @@ class LiveCluster:
         session = self._session
         session.begin()
         await self._host.connect()
-        await make_namespace(session.client, session.namespace, session.labels)
+        namespaces = [session.namespace, *session.queue_namespaces]
+        await make_namespaces(session.client, namespaces, session.labels)
         await self._make_priority_classes()
         self._submitter.connect(self._host.kubeconfig())
         for group in session.trial.setup.nodes:

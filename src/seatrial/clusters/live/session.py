@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from seatrial.kube import Access, Client, Mark, Resource, clock
 from seatrial.model.doubts import Doubt
 from seatrial.model.interfaces import Manifest, Stack
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.model.plan import Trial
+from seatrial.model.plan import Trial, Workload
 from seatrial.observe.observer import Observer
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
@@ -73,6 +74,27 @@ class Session:
     def selector(self) -> str:
         """Label selector of everything that the trial makes."""
         return f"{STUDY_LABEL}={self.study}"
+
+    def namespace_of(self, workload: Workload) -> str:
+        """Where the objects of a workload are."""
+        return self.stack.real.namespace(workload.queue, self.namespace)
+
+    @cached_property
+    def queue_namespaces(self) -> dict[str, str]:
+        """Namespaces that are a queue of the stack → the queue; none if all workloads are in the trial's own namespace."""
+        real, queues = self.stack.real, self.trial.setup.fleet.queues
+        places = {real.namespace(queue.name, self.namespace): queue.name for queue in queues}
+        return {namespace: queue for namespace, queue in places.items() if namespace != self.namespace}
+
+    @property
+    def watched(self) -> str:
+        """The namespace to watch; empty for all of them: one watch by our label, however many queues there are."""
+        return "" if self.queue_namespaces else self.namespace
+
+    @property
+    def where_to_watch(self) -> dict[str, str]:
+        """For `seatrial sample`, in trial.json; nothing where that is the trial's own namespace."""
+        return {"watched": self.watched} if self.watched != self.namespace else {}
 
     @property
     def load_namespaces(self) -> Sequence[str]:

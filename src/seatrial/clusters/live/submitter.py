@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from seatrial.clusters.access.submitting import (
@@ -19,13 +20,33 @@ from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
 from seatrial.clusters.live.session import Session
 from seatrial.kube import Lost, Unreachable, clock
 from seatrial.model.interfaces import Tally
+from seatrial.model.lifecycle import ADMITTED
 from seatrial.model.load import Load, latest
 from seatrial.model.plan import Workload
 from seatrial.model.settings import own
 from seatrial.observe import time_sources
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
+from seatrial.scenario.actions.submit_workloads import Submit
 
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
+
+
+# A preempted pod is no failure of its Job. On fake nodes such a pod is gone at once; a Job controller that syncs in between would
+# count it as failed and create no other for 10 s × 2^failures, up to 10 minutes (getRemainingTime in
+# pkg/controller/job/backoff_utils.go). With this policy it counts Failed pods alone (onlyReplaceFailedPods).
+_PREEMPTED_IS_NOT_FAILED = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+
+
+def survives_preemption(workload: Workload) -> Workload:
+    """The workload, as a Job that a preempted pod does not fail. What the user's own fields say of it stays."""
+    given: Mapping[str, Any] = workload.overlay or {}
+    spec: Mapping[str, Any] = given.get("spec") or {}
+    pod = (spec.get("template") or {}).get("spec") or {}
+    if "podFailurePolicy" in spec or pod.get("restartPolicy", "Never") != "Never" or "containers" in pod:
+        return workload
+    return replace(workload, overlay={**given, "spec": {**spec, "podFailurePolicy": _PREEMPTED_IS_NOT_FAILED}})
 
 
 class WorkloadSubmitter:
@@ -35,6 +56,9 @@ class WorkloadSubmitter:
         self.workloads: list[Workload] = []
         self._session, self._place = session, place
         self._objects: list[list[tuple[Any, str]]] = []  # per workload: resource and name of what was made for it
+        priorities = {submit.shape.priority for submit in session.trial.phases(Submit)}
+        # Where a queue admits workloads, its priorities are not those of pods.
+        self._preempts = len(priorities) > 1 and ADMITTED.name not in session.ledger.number
         self._limit = RateLimit.of(session.trial.setup.client.rate)
         self._method: SubmitMethod
 
@@ -44,9 +68,9 @@ class WorkloadSubmitter:
         command = str(own(session.trial.setup.settings, "submit", "command"))
         values = command_values(kubeconfig, session.client.access.context) if command else {}
         self._method = (
-            SubmitByCommand(command, session.client, session.namespace, values)
+            SubmitByCommand(command, session.client, session.namespace_of, values)
             if command
-            else SubmitByApi(session.client, session.namespace)
+            else SubmitByApi(session.client, session.namespace_of)
         )
 
     async def load(self, load: Load) -> Tally:
@@ -77,6 +101,8 @@ class WorkloadSubmitter:
     async def _submit(self, item: Workload, phase: int, sent: list[int]) -> None:
         """The workload is known before its request leaves: the watch may be faster than the answer."""
         session, observer, workload = self._session, self._session.observer, self._place(item)
+        if self._preempts and not workload.shape.image:
+            workload = survives_preemption(workload)
         number = session.ledger.workload(phase, workload.pods)
         observer.workloads[workload.name] = number
         self.workloads.append(workload)
@@ -106,5 +132,6 @@ class WorkloadSubmitter:
         phases = {session.ledger.phase(name) for name in what.of}
         for number, phase in enumerate(session.ledger.workload_phase):
             if phase in phases:
+                namespace = session.namespace_of(self.workloads[number])
                 for resource, name in self._objects[number]:
-                    await session.client.delete(resource, name, session.namespace)
+                    await session.client.delete(resource, name, namespace)

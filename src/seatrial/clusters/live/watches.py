@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.clusters.live.applications import Applications
@@ -32,6 +33,7 @@ AGAIN_S = 10.0  # between lists of Events
 QUIET = 2 * SECOND  # the Job controller has tried by then; it tries again after 1 s, 2 s, 4 s …
 _REASON = "FailedCreate"
 _POD = re.compile(r'pods "[^"]*"')  # without its name the same reason is the same words for every workload
+_QUOTA = re.compile(r"exceeded quota: [^,]*, (.*)")  # what is requested, used and limited follows
 _MOST_EVENTS = 100  # they mostly say the same
 
 
@@ -64,7 +66,7 @@ class Watches:
     def begin(self) -> None:
         """The trial's time begins."""
         session = self._session
-        session.spawn(listen_to_refusals(session.client, session.observer, session.namespace))
+        session.spawn(listen_to_refusals(session.client, session.observer, session.namespace, session.queue_namespaces))
         self.lag = EventLoopLag()
         session.spawn(self._beat())
 
@@ -80,7 +82,7 @@ class Watches:
         also = pod_seen if wanted.resource == PODS else None
         try:
             await follow(
-                session.client, wanted, session.observer, state, also=also, namespace=session.namespace,
+                session.client, wanted, session.observer, state, also=also, namespace=session.watched,
                 selector=session.selector,
             )  # fmt: skip
         except (ApiProblem, Lost, Unreachable) as error:
@@ -110,13 +112,16 @@ class Watches:
             await self._applications.stop()
 
 
-async def listen_to_refusals(client: Client, observer: Observer, namespace: str) -> None:
-    """Tells the observer why pods cannot be created, until cancelled. A user who may not list Events hears nothing."""
+async def listen_to_refusals(
+    client: Client, observer: Observer, namespace: str, queues: Mapping[str, str] | None = None
+) -> None:
+    """Tells the observer why pods cannot be created, until cancelled. `queues`: other namespaces of the trial → their queue. A
+    user who may not list Events hears nothing."""
     while True:
         await asyncio.sleep(REFUSALS_S)
         if _without_pods(observer):
             with contextlib.suppress(ApiProblem, Lost, Unreachable):
-                await _list_refusals(client, observer, namespace)
+                await _list_refusals(client, observer, namespace, queues or {})
             await asyncio.sleep(AGAIN_S)
 
 
@@ -128,8 +133,19 @@ def _without_pods(observer: Observer) -> bool:
     return without > 0 and clock() - observer.epoch - ledger.touched > QUIET
 
 
-async def _list_refusals(client: Client, observer: Observer, namespace: str) -> None:
-    found = await client.list(EVENTS, namespace, shape=Event, fieldSelector=f"reason={_REASON}", limit=_MOST_EVENTS)
+async def _list_refusals(client: Client, observer: Observer, namespace: str, queues: Mapping[str, str]) -> None:
+    """With queues, Events of all namespaces: one list, however many there are."""
+    where = "" if queues else namespace
+    found = await client.list(EVENTS, where, shape=Event, fieldSelector=f"reason={_REASON}", limit=_MOST_EVENTS)
     for event in found.items:
-        if event.regarding.kind == "Job":
-            observer.says(event.regarding.name, f"{_REASON}: {_POD.sub('pods', event.note)}")
+        place = event.regarding.namespace
+        if event.regarding.kind == "Job" and (not queues or place == namespace or place in queues):
+            observer.says(event.regarding.name, refusal(event.note, queues.get(place, "")))
+
+
+def refusal(note: str, queue: str) -> str:
+    """Why the Job controller could not create pods, the same words for every workload. Where the quota of a queue is used up, the
+    workload waits for its turn."""
+    said = _POD.sub("pods", note)
+    exceeded = _QUOTA.search(said) if queue else None
+    return f"waits for the quota of queue {queue}: {exceeded[1]}" if exceeded else f"{_REASON}: {said}"

@@ -61,7 +61,8 @@ class AuditTrail:
     def read(self, log: Path, into: RequestLog | None) -> None:
         """Reads the log once, after the load, into the observations and into the log of requests, if there is one."""
         session = self._session
-        watched = audit.merge(log, session.namespace, session.observer, session.wall_epoch)
+        namespaces = {session.namespace, *session.queue_namespaces}
+        watched = audit.merge(log, namespaces, session.observer, session.wall_epoch)
         session.watch_error = watched.p99 if watched.count else None
         session.evidence["watch_against_audit"] = watched.as_json()
         if into is None:

@@ -170,8 +170,9 @@ class KeptPlane:
         if not session.connected:
             return
         try:
-            with contextlib.suppress(ApiProblem):
-                await session.client.delete(NAMESPACES, session.namespace)
+            for namespace in (session.namespace, *session.queue_namespaces):
+                with contextlib.suppress(ApiProblem):
+                    await session.client.delete(NAMESPACES, namespace)
             await self._requests.remove()
             for resource in (NODES, *session.cluster_kinds):
                 await session.client.delete_collection(resource, labelSelector=session.selector)
@@ -181,7 +182,8 @@ class KeptPlane:
 
     def target(self) -> dict[str, Any]:
         name = self._session.trial.target.cluster
-        return {"cluster": name, "study": self._session.study, "removed": self._removed}
+        session = self._session
+        return {"cluster": name, "study": session.study, "removed": self._removed, **session.where_to_watch}
 
 
 def _end_of(log: str) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.kube.resources import JOBS, PRIORITY_CLASSES, Resource
+from seatrial.kube.resources import JOBS, LIMIT_RANGES, PRIORITY_CLASSES, RESOURCE_QUOTAS, Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns, RealSide
 from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.observe.observer import PLAIN_WATCHES, Watch
-from seatrial.stacks import job_objects
+from seatrial.stacks import job_objects, namespace_quotas
 
 
 class DefaultReal(RealSide):
@@ -21,8 +21,10 @@ class DefaultReal(RealSide):
     creates: Resource = JOBS
     signs: PresenceSigns | None = None
 
-    def permissions(self, setup: Setup) -> Sequence[Permission]:  # noqa: ARG002
-        return permissions(JOBS, "create", "list", "watch", "delete")
+    def permissions(self, setup: Setup) -> Sequence[Permission]:
+        made = (RESOURCE_QUOTAS, LIMIT_RANGES) if any(self.namespace(q.name, "") for q in setup.fleet.queues) else ()
+        of_queues = (permission for kind in made for permission in permissions(kind, "get", "create", "patch"))
+        return (*permissions(JOBS, "create", "list", "watch", "delete"), *of_queues)
 
     def programs(self) -> Sequence[GoBinary]:
         return ()
@@ -43,7 +45,13 @@ class DefaultReal(RealSide):
     def prepare(
         self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
     ) -> Sequence[Manifest]:  # fmt: skip
-        return ()
+        """A quota per queue, in its namespace."""
+        placed = [(queue, self.namespace(queue.name, namespace)) for queue in setup.fleet.queues]
+        made = [each for queue, where in placed for each in namespace_quotas.objects(queue, labels, where)]
+        return sorted(made, key=lambda manifest: manifest.resource.plural)  # kind after kind
+
+    def namespace(self, queue: str, own: str) -> str:
+        return namespace_quotas.namespace_of(queue, own) if queue else own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         return job_objects.manifests(workload, labels)

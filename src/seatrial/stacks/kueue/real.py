@@ -6,10 +6,8 @@ its module in which that path is the directory of the webhooks' certificate, whi
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 from seatrial.kube.resources import JOBS, Resource
@@ -20,6 +18,7 @@ from seatrial.model.plan import Amounts, Setup, Workload
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks.default.real import DefaultReal, permissions
+from seatrial.stacks.free_ports import HOST, free_port
 from seatrial.stacks.job_objects import job, priority_classes, with_service
 from seatrial.stacks.kueue.kinds import (
     CLUSTER_QUEUES,
@@ -46,11 +45,8 @@ BINARY = GoBinary(
     replace=(("cmd/kueue/main.go", '"/etc/kueue/metrics/certs"', "cfg.Webhook.CertDir"),),
 )
 
-HOST = "127.0.0.1"
 CONFIG = "kueue.yaml"
 CERTIFICATES = "pki"  # has tls.crt and tls.key, the names that Kueue wants
-# Above the ephemeral ports (net.ipv4.ip_local_port_range): a connection cannot take the port while Kueue restarts.
-PORTS = range(61000, 65500)
 
 # Of the integrations that the shipped configuration enables, those whose kinds a plain cluster has and our workloads touch.
 FRAMEWORKS = ("batch/job", "pod")
@@ -131,6 +127,10 @@ class KueueReal(DefaultReal):
     def prepare(self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str) -> Sequence[Manifest]:
         return queues(setup, capacity, labels, namespace)
 
+    def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
+        """One for all: a queue is a LocalQueue in it."""
+        return own
+
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """A suspended Job in our LocalQueue, or in that of the workload's queue."""
         body = job(workload, labels)
@@ -146,15 +146,6 @@ class KueueReal(DefaultReal):
 
     def queue(self) -> tuple[Resource, str] | None:
         return LOCAL_QUEUES, QUEUE_LABEL
-
-
-def free_port() -> int:
-    """A port that nobody listens on. Kueue can neither take over a port that we hold nor report one that it chose."""
-    while True:
-        port = SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)):
-                return port
 
 
 def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
