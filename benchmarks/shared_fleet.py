@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -135,7 +136,8 @@ def report(name: str, setup: str, both: dict[str, Runs], parts: list[tuple[bool,
 
 def baseline(repeat: int, folder: Path) -> bool:
     file = folder / "baseline.yaml"
-    file.write_text(f"{(SCENARIOS / 'kueue-baseline.yaml').read_text()}\nsettings: {{qps: {{equal: 50}}}}\n")
+    shipped = (SCENARIOS / "kueue-baseline.yaml").read_text()
+    file.write_text(re.sub(r"(?m)^settings:.*$", "settings: {qps: {equal: 50}}", shipped))
     more = ("--set", "cohorts=1,queues=3")
     both = {on: run(str(file), on, repeat, folder / f"baseline-{on}", more) for on in CLUSTERS}
     good = True
