@@ -120,6 +120,23 @@ def test_a_gang_loses_nothing_before_all_its_pods_ran(tmp_path: Path) -> None:
     assert asked(part, "work_lost_s") == [0]
 
 
+def test_a_gang_that_loses_one_pod_begins_again_with_the_others(tmp_path: Path) -> None:
+    """Two pods run from 10 s. One is lost at 50 s; its replacement runs from 60 s, and is lost at 100 s."""
+    pods = [
+        pod(1, running=10, finished=200),
+        pod(1, running=10, lost=50),
+        pod(51, running=60, lost=100),
+        pod(101, running=110, finished=200),
+    ]
+    job = Job(
+        {"submitted": 0, "completed": 200 * S},
+        pods,
+        size=2,
+        evictions=[(50 * S, PREEMPTED, -1), (60 * S, "", -1), (100 * S, PREEMPTED, -1)],
+    )
+    assert asked(write_trial(tmp_path / "t", Made([job], gang=True, end_ms=300 * S)), "work_lost_s") == [40 + 40]
+
+
 def test_waits_are_until_the_first_admission_and_classes_default_to_the_phase(tmp_path: Path) -> None:
     trial = write_trial(tmp_path / "t", two_teams())
     names = (

@@ -15,6 +15,7 @@ from seatrial.scenario.actions.submit_workloads import SubmitFields
 from seatrial.scenario.actions.wait import WaitFields
 from seatrial.scenario.document import from_document, from_text
 from seatrial.scenario.expansion import expand
+from seatrial.scenario.queue_fields import CohortFields, QueueFields
 from seatrial.scenario.schema import ScenarioFields
 from seatrial.scenario.yaml_reader import decode
 from tests.scenario.support import SMALL, STACKS
@@ -74,6 +75,66 @@ def test_a_sound_scenario_with_one_odd_field_is_a_scenario_or_our_problem(field:
 def test_a_sound_scenario_with_an_odd_submit_is_a_scenario_or_our_problem(fields: dict[str, Any]) -> None:
     sound = {"count": 1, "duration": "1s"}
     attempt({**from_text(SMALL, "s.yaml").document, "steps": [{"submit": {**sound, **fields}}]})
+
+
+TEAM_KEYS = [
+    "red", "cq-${i}", "${x}", "a", "cpu", "memory", "fake", "nodes", "within-queue", "reclaim", "while-borrowing", "fair-sharing",
+    "while-borrowing-up-to", "lognormal", "exponential", "choice", "empirical", "median", "sigma", "mean", "most", "file", "column",
+    "1", "1s", *QueueFields.model_fields, *CohortFields.model_fields,
+]  # fmt: skip
+TEAM_WORDS = [
+    "red",
+    "a",
+    "each",
+    "any",
+    "none",
+    "never",
+    "lower-priority",
+    "${i}",
+    "co-${i // 2}",
+    "1..8",
+    "1s..2s",
+    "2",
+]
+team_values = st.recursive(
+    leaves | st.sampled_from(TEAM_WORDS) | st.integers(0, 5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(TEAM_KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+TEAMS = {
+    "flavors": {"a": {"nodes": "fake"}},
+    "priorities": {"batch": 5},
+    "queues": {"red": {"quota": {"cpu": 1}, "cohort": "all"}, "cq-${i}": {"count": 3, "quota": {"cpu": "${i}"}}},
+    "cohorts": {"all": {"parent": "a"}},
+    "preemption": {"reclaim": "any"},
+    "steps": [{"submit": {"count": 1, "duration": "1s", "queue": "red"}}],
+}
+
+
+@given(st.sampled_from([*TEAMS][:-1]), team_values)
+def test_sound_teams_with_one_odd_part_are_a_scenario_or_our_problem(part: str, value: Any) -> None:
+    attempt({**from_text(SMALL, "s.yaml").document, **TEAMS, part: value})
+
+
+@given(
+    st.dictionaries(st.sampled_from([*QueueFields.model_fields, "borrow-first"]), team_values, max_size=4),
+    st.dictionaries(st.sampled_from([*CohortFields.model_fields]), team_values, max_size=3),
+    st.dictionaries(
+        st.sampled_from(["queue", "class", "priority", "checkpoint", "duration", "pods"]), team_values, max_size=3
+    ),
+    st.booleans(),
+)
+def test_sound_teams_with_odd_fields_are_a_scenario_or_our_problem(
+    queue: dict[str, Any], cohort: dict[str, Any], submit: dict[str, Any], many: bool
+) -> None:
+    name = "cq-${i}" if many else "red"
+    sound = {"quota": {"cpu": 1}, "cohort": "all", **({"count": 2} if many else {})}
+    odd = {
+        "queues": {name: {**sound, **queue}},
+        "cohorts": {"all": cohort},
+        "steps": [{"submit": {"count": 1, "duration": "1s", "queue": "each", **submit}}],
+    }
+    attempt({**from_text(SMALL, "s.yaml").document, **odd})
 
 
 @given(st.text() | documents.map(yaml.safe_dump) | st.text(alphabet="a:-[]{}&*!|>'\"%@`#,? \n\t"))

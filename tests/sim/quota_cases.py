@@ -12,7 +12,7 @@ from typing import Any
 from seatrial.model.fleet import ANY, LOWER, LOWER_OR_NEWER, NEVER, Cohort, FlavorQuota, Fleet, Preemption, Queue
 from seatrial.stacks.kueue.admission_cycle import ADMITTED, PREEMPTS, decide
 from seatrial.stacks.kueue.flavor_assignment import FIT, NO_FIT, PREEMPT, assign, targets
-from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaTree
+from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaTree, ResourceGroup
 
 Case = dict[str, Any]
 POLICIES = {"Never": NEVER, "Any": ANY, "LowerPriority": LOWER, "LowerOrNewerEqualPriority": LOWER_OR_NEWER}
@@ -136,7 +136,14 @@ def tree_of(case: Case) -> QuotaTree:
             POLICIES[q["within"]], POLICIES[q["reclaim"]], POLICIES[q["borrowing"]], q["threshold"], case["fair"]
         )
     fleet = Fleet(tuple(queues), cohorts, preemption=Preemption(fair_sharing=case["fair"]))
-    return QuotaTree(fleet, rules)
+    tree = QuotaTree(fleet, rules)
+    for q in case["queues"]:
+        covered = {quota["flavor"]: {quota["resource"]} for quota in q["quotas"]}
+        for quota in q["quotas"]:
+            covered[quota["flavor"]].add(quota["resource"])
+        groups = (ResourceGroup(frozenset(covered[flavors[0]]), tuple(flavors)) for flavors in q["groups"])
+        tree.queues[q["name"]].groups = tuple(groups)
+    return tree
 
 
 def _of_json(quotas: list[dict[str, Any]]) -> tuple[FlavorQuota, ...]:
@@ -160,7 +167,7 @@ def claim_of(tree: QuotaTree, job: Mapping[str, Any], number: int) -> QuotaClaim
     return QuotaClaim(
         number, tree.queues[job["queue"]], job["priority"], job["created"], job["requests"], float(job["uid"]),
         {tree.number[flavor, name]: job["requests"][name] for name, flavor in flavors.items()},
-        job.get("reserved", -1), job.get("evicted", False),
+        flavors, job.get("reserved", -1), job.get("evicted", False),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seatrial.model.fleet import Cohort, FlavorQuota, Fleet, Queue
-from seatrial.stacks.kueue.quota_tree import QuotaTree, ResourceGroup, resource_groups
+from seatrial.stacks.kueue.quota_tree import QuotaTree
 from tests.sim.quota_cases import differences
 
 KUEUES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kueue-go.json").read_text())
@@ -39,15 +39,3 @@ def test_what_a_queue_does_not_lend_counts_for_nobody_else() -> None:
     assert (red.available(cell), blue.available(cell)) == (5, 5)
     red.add_usage(cell, 2)
     assert (red.available(cell), blue.available(cell)) == (3, 3)
-
-
-def test_flavors_with_a_resource_in_common_are_alternatives() -> None:
-    quotas = (
-        FlavorQuota("a100", {"cpu": 8, "gpu": 8}),
-        FlavorQuota("disks", {"disk": 9}),
-        FlavorQuota("h100", {"cpu": 4, "gpu": 2}),
-    )
-    assert resource_groups(Queue("red", quotas)) == (
-        ResourceGroup(frozenset({"cpu", "gpu"}), ("a100", "h100")),
-        ResourceGroup(frozenset({"disk"}), ("disks",)),
-    )

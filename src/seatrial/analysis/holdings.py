@@ -1,6 +1,7 @@
 """Who holds a place of a shared fleet, who waits for one, and what evictions cost.
 
-A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released.
+A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released;
+of a workload with several pods, those that have finished hold nothing any more.
 A stack without a queue object counts pods: from created until finished or lost. A workload wants quota from its submission until
 it is over.
 
@@ -9,7 +10,7 @@ Sums are integers (microseconds × units), as in `utilisation`: sums of groups a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from seatrial.model.lifecycle import (
 from seatrial.record.evictions import EVICTED
 
 NEVER = -1
+POD_EVENTS_BATCHED = 1_000_000_000  # ns: the Job controller's syncJobBatchPeriod
 _US = 1_000  # nanoseconds
 _S = 1_000_000  # microseconds
 # Kinds of resources that figures are of: the suffix of their names, and how many units make one of what they count.
@@ -43,7 +45,8 @@ UNITS = {CPU: 1_000, GPU: 1, MEMORY: 2**30}
 
 @dataclass(frozen=True)
 class Spans:
-    """Times in which workloads (rows of the lifecycle) hold or want something; `pods`: of how many pods the requests count."""
+    """Times in which workloads (rows of the lifecycle) hold or want something; `pods`: of how many pods the requests count;
+    negative where pods no longer hold what their workload does."""
 
     row: Numbers
     since: Numbers
@@ -135,26 +138,40 @@ def lost_microseconds(seen: Lifecycle) -> dict[str, int]:
     if not evicted.height or not {LOST.name, RUNNING.name} <= set(seen.pods.columns):
         return {}
     phases = seen.trial.phases
-    gangs = [name for name, phase in phases.items() if phase.get("gang")]
-    kept = {name: int(phase.get("checkpoint_ns") or 0) // _US for name, phase in phases.items()}
-    ordinal = evicted.sort("at_ns").with_columns(pl.int_range(1, pl.len() + 1).over("workload").alias("run"))
     pods = _with_ends(seen).join(evicted, on="workload", how="semi").filter(pl.col(RUNNING.name).is_not_null())
-    pods = pods.sort(RUNNING.name).join_asof(
-        ordinal, left_on=RUNNING.name, right_on="at_ns", by="workload", strategy="backward", check_sortedness=False
-    )
-    together = pl.len().over("workload", "run") >= pl.col("size")
-    began = pl.when(pl.col("phase").is_in(gangs)).then(
-        pl.when(together).then(pl.col(RUNNING.name).max().over("workload", "run"))
-    ).otherwise(RUNNING.name)  # fmt: skip
-    every = pl.col("phase").replace_strict(kept, default=0, return_dtype=pl.Int64)
-    ran = pl.col("ran")
-    rows = (
-        pods.with_columns(pl.col("run").fill_null(0)).with_columns(began.alias("began"))
-        .filter(pl.col(LOST.name).is_not_null() & pl.col("began").is_not_null())
-        .with_columns(((pl.col(LOST.name) - pl.col("began")).clip(lower_bound=0) // _US).alias("ran"), every.alias("every"))
-        .with_columns(pl.when(pl.col("every") > 0).then(ran % pl.col("every").clip(lower_bound=1)).otherwise(ran).alias("ran"))
-    )  # fmt: skip
-    return {str(phase): int(us) for phase, us in rows.group_by("phase").agg(ran.sum()).rows()}
+    of: dict[tuple[int, str, int], list[tuple[int, int | None]]] = {}
+    for number, phase, size, ran, lost in pods.select("workload", "phase", "size", RUNNING.name, LOST.name).iter_rows():
+        of.setdefault((number, phase, size), []).append((ran, lost))
+    found: dict[str, int] = {}
+    for (_, phase, size), times in of.items():
+        about = phases.get(phase) or {}
+        every = int(about.get("checkpoint_ns") or 0) // _US
+        began = _gang_began(times, size) if about.get("gang") else [ran for ran, _ in times]
+        for since, (_, lost) in zip(began, times, strict=True):
+            if since is not None and lost is not None:
+                us = max(lost - since, 0) // _US
+                found[phase] = found.get(phase, 0) + (us % every if every else us)
+    return found
+
+
+def _gang_began(pods: Sequence[tuple[int, int | None]], size: int) -> list[int | None]:
+    """For each pod of a gang (when it ran, when it was lost) since when the application ran that ended with the pod; None if it did
+    not run, or the pod was not lost. It runs while all pods do: a lost pod ends it, the last replacement begins it again."""
+    events = [(ran, 1, place) for place, (ran, _) in enumerate(pods)]
+    events += [(lost, 0, place) for place, (_, lost) in enumerate(pods) if lost is not None]
+    found: list[int | None] = [None] * len(pods)
+    running, since, ended = 0, None, None  # `ended`: since when the application had run that was stopped last
+    for at, comes, place in sorted(events):
+        if comes:
+            running += 1
+            if running >= size and since is None:
+                since, ended = at, None
+            continue
+        running -= 1
+        if since is not None:
+            since, ended = None, since
+        found[place] = ended if ended is not None and pods[place][0] <= ended else None
+    return found
 
 
 def resource_seconds(microseconds: Mapping[str, int], phases: Mapping[str, Mapping[str, Any]], kind: str) -> float:
@@ -202,7 +219,29 @@ def _admissions(seen: Lifecycle) -> Spans:
     rows, begun, ended = (
         np.array(column, dtype=np.int64) for column in (zip(*spans, strict=True) if spans else ((), (), ()))
     )
-    return Spans(rows, begun, np.maximum(ended, begun), size[rows])
+    return _without_finished_pods(seen, Spans(rows, begun, np.maximum(ended, begun), size[rows]))
+
+
+def _without_finished_pods(seen: Lifecycle, spans: Spans) -> Spans:
+    """A finished pod holds nothing more while its workload still runs (Kueue: reclaimablePods). The queue reads it in the Job's
+    status, up to a second later: here is held a little less than in its own books, never more. Pods that finish within the last
+    second of a workload count until it is released, as their Job is then complete at once."""
+    if FINISHED.name not in seen.pods.columns or not len(spans.row):
+        return spans
+    pods = _with_ends(seen).filter((pl.col("size") > 1) & pl.col(FINISHED.name).is_not_null())
+    pods = pods.filter(pl.col(FINISHED.name).max().over("row") - pl.col(FINISHED.name) > POD_EVENTS_BATCHED)
+    held = pl.DataFrame({"row": spans.row, "since": spans.since, "until": spans.until})
+    over = pods.select(pl.col("row").cast(pl.Int64), pl.col(FINISHED.name).alias("at")).join(held, on="row")
+    over = over.filter(pl.col("until") > pl.col("at")).with_columns(pl.max_horizontal("since", "at").alias("since"))
+    freed = (
+        over["row"].to_numpy(),
+        over["since"].to_numpy(),
+        over["until"].to_numpy(),
+        np.full(over.height, -1, dtype=np.int64),
+    )
+    return Spans(
+        *(np.concatenate(pair) for pair in zip((spans.row, spans.since, spans.until, spans.pods), freed, strict=True))
+    )
 
 
 def _created(seen: Lifecycle) -> Spans:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seatrial.model.labels import GROUP_LABEL
 from seatrial.model.plan import Amounts, NodeGroup, PodShape, Taint
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")  # of a cordoned node
@@ -11,14 +12,19 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")  # of a cordoned node
 
 def admits(group: NodeGroup, shape: PodShape) -> bool:
     """Whether labels and taints allow the pod on the node, whatever its size."""
-    if any(group.labels.get(key) != value for key, value in shape.selector.items()):
+    if any(_label(group, key) != value for key, value in shape.selector.items()):
         return False
-    if any(group.labels.get(key) not in values for key, values in shape.affinity):
+    if any(_label(group, key) not in values for key, values in shape.affinity):
         return False
     return all(
         taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in shape.tolerations)
         for taint in group.taints
     )
+
+
+def _label(group: NodeGroup, key: str) -> str | None:
+    """Of its nodes: those that the group names, and the one that fake nodes have of their group."""
+    return group.labels.get(key, group.name if key == GROUP_LABEL else None)
 
 
 def ignores_cordons(shape: PodShape) -> bool:

@@ -30,11 +30,23 @@ class WorkloadPlaces:
     ) -> None:
         self._kernel, self._ledger, self._pods = kernel, ledger, pods
         self._workloads, self._pods_of = workloads, pods_of
+        self._queued: set[int] = set()  # evicted by a stack's queue, which gives them their place again
 
     def preempted(self, number: int, by: int) -> None:
         """One decision of kube-scheduler hit the workload, for a pod of the workload `by` (negative: of none)."""
         if number not in self._ledger.evicted:
             self._ledger.evict(self._kernel.now, number, PREEMPTED, max(by, -1), MESSAGE)
+
+    def evicted(self, number: int, reason: str, by: int, message: str) -> None:
+        """A stack's queue took the workload's place, for the workload `by` (−1: for none)."""
+        self._queued.add(number)
+        self._ledger.evict(self._kernel.now, number, reason, by, message)
+
+    def admitted(self, number: int) -> None:
+        """A stack's queue gave the workload its place, again if it was evicted."""
+        if number in self._queued:
+            self._queued.discard(number)
+            self._ledger.readmit(self._kernel.now, number)
 
     def node_gone(self, lost: Iterable[int], node: int) -> None:
         """These pods go with their node."""
@@ -45,7 +57,7 @@ class WorkloadPlaces:
 
     def bound(self, number: int) -> None:
         """A pod of the workload was bound; call while any workload is evicted."""
-        if number in self._ledger.evicted:
+        if number in self._ledger.evicted and number not in self._queued:
             state = self._pods.state
             bound = sum(BOUND <= state[pod] <= FINISHED for pod in self._pods_of(number))
             if bound == self._workloads[number].pods:

@@ -87,7 +87,7 @@ class Sim:
         self.nodes = Nodes(resources, self.stream("nodes"))
         self.pods = Pods()
         self.workloads: list[Workload] = []
-        self._places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
+        self.places = WorkloadPlaces(kernel, ledger, self.pods, self.workloads, self.pods_of)
         self._over = bytearray()  # per workload
         self.scheduler: Scheduler = self.schedule_with(Scheduler)
         self.jobs = JobController(
@@ -107,6 +107,7 @@ class Sim:
         self._bucket = ApiClient("seatrial", client_rate or FASTEST, 1)
         self._barrier = Barrier()
         self._checkpoints = Checkpoints()
+        self.pod_shapes: dict[int, PodShape] = {}  # workload → shape of its pods where a queue adds a node selector
         self._terminating: set[int] = set()  # deleted by kube-scheduler, and not gone yet
         self._due: dict[int, int] = {}  # gangs: when the application will have run its time
         self._ends_at: dict[int, int] = {}  # workloads: when the last of what runs should end
@@ -131,12 +132,11 @@ class Sim:
     def schedule_with(self, kind: Callable[[Around], S]) -> S:
         """A stack's own kind of scheduler in the place of the plain one, before there is anything to schedule."""
         settings = self.settings["kube-scheduler"]
-        parts = Around(
-            self.kernel, self.api, self.nodes, self.pods, settings, self._bound, self.stream("preemption")
-        )  # fmt: skip
+        random = self.stream("preemption")
+        parts = Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound, random)
         self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
-        made.preemption.delete, made.preemption.evicted = self._delete_victim, self._places.preempted
+        made.preemption.delete, made.preemption.evicted = self._delete_victim, self.places.preempted
         return made
 
     @property
@@ -179,7 +179,7 @@ class Sim:
     def _lose_pods_of(self, node: int) -> None:
         alive = (pod_state.BOUND, pod_state.RUNNING, pod_state.ASSUMED)
         lost = [pod for pod, at in enumerate(self.pods.node) if at == node and self.pods.state[pod] in alive]
-        self._places.node_gone(lost, node)
+        self.places.node_gone(lost, node)
         for pod in lost:
             self._lose(pod)
         for call in self.when_nodes_change:
@@ -269,7 +269,7 @@ class Sim:
         workload = self.workloads[job]
         siblings = self._job_pods.setdefault(job, [])
         recorded = self.ledger.pod(job, f"{workload.name}-{len(siblings)}")
-        pod = self.pods.add(job, workload.shape, recorded)
+        pod = self.pods.add(job, self.pod_shapes.get(job, workload.shape), recorded)
         siblings.append(pod)
         self.ledger.move_pod(self.kernel.now, recorded, self._pods_created)
         if not self.gated(pod):
@@ -288,7 +288,7 @@ class Sim:
             self.ledger.move_pod(self.kernel.now, self.pods.recorded[pod], self._scheduled, node)
             self.jobs.pod_changed(self.pods.job[pod])
             if self.ledger.evicted:
-                self._places.bound(self.pods.job[pod])
+                self.places.bound(self.pods.job[pod])
         elif not self.owners.scheduled(pod):
             return
         if group.kubelet:

@@ -34,7 +34,7 @@ class Kueue(StackBase):
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
     model_verified = True
-    honours = ("queues", "cohorts", "flavors", "fair-sharing")
+    honours = ("queues", "cohorts", "flavors", "fair-sharing", "checkpoint")
     settings = (
         Setting("kueue", "qps", 50, "client requests per second of the whole process (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
@@ -66,8 +66,8 @@ class Kueue(StackBase):
         broken = [name for name, well in (("stop-policy", "None"), ("webhook-ca", "own")) if own[name] != well]
         if broken and trial.on == "sim":
             return f"kueue's {broken[0]}: {own[broken[0]]} is not modelled; the real Kueue shows it (--on local)"
-        if trial.setup.fleet.queues and trial.on == "sim":
-            return "kueue's queues are not modelled yet; the real Kueue has them (--on local)"
+        if own["topology"] and trial.setup.fleet.queues and trial.on == "sim":
+            return "kueue's topology is not modelled together with queues; the real Kueue has both (--on local)"
         return super().refuses(trial) or _bad_quota(own) or unfit(trial)
 
     def releases(self, settings: Settings) -> Sequence[int]:

@@ -41,10 +41,11 @@ class Head:
 
 
 def decide(
-    tree: QuotaTree, claims: Sequence[QuotaClaim], is_open: Callable[[QuotaClaim, str], bool] = lambda _, __: True
+    tree: QuotaTree, claims: Sequence[QuotaClaim], closed: Callable[[QuotaClaim, str], str] = lambda _, __: ""
 ) -> list[Head]:
-    """The heads in the order in which they were looked at. The tree is left as it was; `tried` of the claims is updated."""
-    heads = [_nominate(tree, claim, is_open) for claim in claims]
+    """The heads in the order in which they were looked at. The tree is left as it was; `tried` of the claims is updated.
+    `closed(claim, flavor)`: why the workload's pods may not go to the flavor's nodes, if so."""
+    heads = [_nominate(tree, claim, closed) for claim in claims]
     cycle = _Cycle()
     ordered = []
     for head in in_order(tree, heads):
@@ -54,8 +55,8 @@ def decide(
     return ordered
 
 
-def _nominate(tree: QuotaTree, claim: QuotaClaim, is_open: Callable[[QuotaClaim, str], bool]) -> Head:
-    assignment = assign(tree, claim, lambda flavor: is_open(claim, flavor))
+def _nominate(tree: QuotaTree, claim: QuotaClaim, closed: Callable[[QuotaClaim, str], str]) -> Head:
+    assignment = assign(tree, claim, lambda flavor: closed(claim, flavor))
     head = Head(claim, assignment)
     if assignment.mode == PREEMPT:
         head.victims = targets(tree, claim, assignment)

@@ -41,6 +41,11 @@ class Writer:
             yield Calls(self.client, WRITE)
             yield WEBHOOK
 
+    def workloads(self, count: int) -> Goroutine:
+        """Writes of `count` Workloads side by side."""
+        yield Calls(self.client, WRITE, count)
+        yield WEBHOOK
+
     def job(self) -> Goroutine:
         """A write of a Job's spec."""
         yield Calls(self.client, WRITE)
@@ -80,22 +85,28 @@ class Events:
 
 
 class QueueStatus:
-    """The status of ClusterQueue and LocalQueue, written a second after the first change."""
+    """The status of each ClusterQueue and its LocalQueue, written a second after the first change; one worker for either kind."""
 
     def __init__(
-        self, sim: Sim, processes: Goroutines, client: ApiClient, status: Callable[[], tuple[int, ...]]
+        self, sim: Sim, processes: Goroutines, client: ApiClient, status: Callable[[str], tuple[int, ...]]
     ) -> None:
         self._client, self._status = client, status
+        self._names: list[str] = []  # of the queues that changed, in the order in which they first did
+        self._numbers: dict[str, int] = {}
         self._written: dict[int, tuple[int, ...]] = {}
-        self._queues = [WorkQueue(sim.kernel, processes, 1, self._write) for _ in (LOCAL_QUEUE, CLUSTER_QUEUE)]
+        self._kinds = [WorkQueue(sim.kernel, processes, 1, self._write) for _ in (LOCAL_QUEUE, CLUSTER_QUEUE)]
 
-    def changed(self) -> None:
-        """The figures may have changed."""
-        for kind, queue in enumerate(self._queues):
-            queue.add_after(kind, UPDATES_BATCHED)
+    def changed(self, name: str) -> None:
+        """The figures of this queue may have changed."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        for kind, queue in enumerate(self._kinds):
+            queue.add_after(2 * number + kind, UPDATES_BATCHED)
 
-    def _write(self, kind: int) -> Goroutine:
-        status = self._status()
-        if self._written.get(kind) != status:
-            self._written[kind] = status
+    def _write(self, key: int) -> Goroutine:
+        status = self._status(self._names[key // 2])
+        if self._written.get(key) != status:
+            self._written[key] = status
             yield Calls(self._client, WRITE)

@@ -56,8 +56,8 @@ def victims_of(need: QuotaNeed) -> list[Victim]:
     return fair_victims(need) if need.tree.fair_sharing else classical_victims(need)
 
 
-def assign(tree: QuotaTree, claim: QuotaClaim, is_open: Callable[[str], bool] = lambda _: True) -> Assignment:
-    """The assignment of a pending workload. `is_open(flavor)`: whether its pods may go to the flavor's nodes."""
+def assign(tree: QuotaTree, claim: QuotaClaim, closed: Callable[[str], str] = lambda _: "") -> Assignment:
+    """The assignment of a pending workload. `closed(flavor)`: why its pods may not go to the flavor's nodes, if so."""
     if claim.queue.generation > claim.tried_at:
         claim.tried = {}
     made = Assignment()
@@ -70,7 +70,7 @@ def assign(tree: QuotaTree, claim: QuotaClaim, is_open: Callable[[str], bool] = 
                 continue
             return Assignment(NO_FIT, reasons=[f"resource {name} unavailable in ClusterQueue"])
         search = _Search(tree, claim, group)
-        search.run(name, is_open)
+        search.run(name, closed)
         if search.best is None:
             return Assignment(NO_FIT, reasons=search.reasons)
         search.add_to(made)
@@ -101,14 +101,14 @@ class _Search:
         self.reasons: list[str] = []
         self._last = -1
 
-    def run(self, resource: str, is_open: Callable[[str], bool]) -> None:
+    def run(self, resource: str, closed: Callable[[str], str]) -> None:
         """`resource` is one of the group: the place where the last attempt stopped is kept per resource."""
         flavors = self._group.flavors
         for place in range(self._claim.tried.get(resource, -1) + 1, len(flavors)):
             self._last = place
             flavor = flavors[place]
-            if not is_open(flavor):
-                self.reasons.append(f"flavor {flavor} doesn't match node affinity")
+            if why := closed(flavor):
+                self.reasons.append(why)
                 continue
             option = self._try(flavor)
             if not self._goes_on(option.level):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from seatrial.model.fleet import FAIR_SHARING, PREEMPTED, RECLAIMED, TIMED_OUT
 from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import MINUTE, SECOND
@@ -29,11 +30,16 @@ from seatrial.stacks.kueue.api_writes import (
     Writer,
 )
 from seatrial.stacks.kueue.pending import Entry
+from seatrial.stacks.kueue.quota_preemption import BY_FAIR_SHARING, IN_QUEUE, RECLAIM_WHILE_BORROWING, RECLAMATION
 from seatrial.stacks.kueue.quota_scheduler import QuotaScheduler
+from seatrial.stacks.kueue.quota_tree import QuotaClaim
 
 WORKERS = 5  # groupKindConcurrency of Jobs and of Workloads in the shipped configuration
 UNGATED_TOGETHER = 8  # pkg/util/parallelize: maxParallelism
 REQUEUE_FIRST, REQUEUE_MOST = 1 * MINUTE, 60 * MINUTE  # requeuingStrategy: backoffBaseSeconds, backoffMaxSeconds
+REASONS = {
+    IN_QUEUE: PREEMPTED, RECLAMATION: RECLAIMED, RECLAIM_WHILE_BORROWING: RECLAIMED, BY_FAIR_SHARING: FAIR_SHARING,
+}  # fmt: skip
 START, RUNS, RECOVERY = "WaitForStart", "Started", "WaitForRecovery"  # reasons of PodsReady
 
 
@@ -50,8 +56,10 @@ class KueueModel:
         self._timeout = int(settings["pods-ready-timeout"])
         self._entries: dict[int, Entry] = {}
         self._scheduler = QuotaScheduler(
-            sim, self._processes, self._writer, self._events, settings, self._admitted, self._refused
+            sim, self._processes, self._writer, self._events, settings, self._admitted, self._refused, self._preempted
         )
+        self._uids = sim.stream("kueue-uids")
+        sim.pod_priorities = not sim.fleet.queues  # with queues, priorities are WorkloadPriorityClasses
         self._status = QueueStatus(sim, self._processes, client, self._scheduler.counts)
         self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
         self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)
@@ -68,8 +76,9 @@ class KueueModel:
     def created(self, number: int, workload: Workload) -> None:
         """The server has a new suspended Job."""
         requests = {name: amount * workload.pods for name, amount in workload.shape.requests.items()}
-        key = (-workload.shape.priority, self._kernel.now // SECOND)
-        self._entries[number] = Entry(number, workload, requests, key)
+        priority, second = workload.shape.priority, self._kernel.now // SECOND
+        claim = self._scheduler.claim(number, priority, workload.queue, requests, second, self._uids.random())
+        self._entries[number] = Entry(number, workload, claim, second)
         self._sim.jobs.add(number, workload, suspended=True)
         self._job_changed(number)
 
@@ -100,7 +109,7 @@ class KueueModel:
     def _seen(self, change: tuple[Entry, Callable[[Entry], None]]) -> None:
         entry, handle = change
         handle(entry)
-        self._status.changed()
+        self._status.changed(entry.workload.queue)
         self._jobs.add(entry.number)
 
     # the Job's reconciler: one step at a time
@@ -138,8 +147,12 @@ class KueueModel:
         self._publish(entry, self._scheduler.add)
 
     def _start(self, entry: Entry) -> Goroutine:
+        """Unsuspends the Job; its pods get the node selector of its flavor."""
         yield from self._writer.job()
-        entry.suspended = False
+        entry.suspended, entry.started = False, True
+        shape = self._scheduler.nodes.shape(entry.claim, entry.workload.shape)
+        if shape is not None:
+            self._sim.pod_shapes[entry.number] = shape
         self._events.of(entry)
         self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
         self._job_changed(entry.number)
@@ -149,7 +162,7 @@ class KueueModel:
         entry.finished = True
         self._sim.reach(entry.number, RELEASED)
         self._events.of(entry)
-        self._publish(entry, self._scheduler.release)
+        self._publish(entry, self._scheduler.finish)
 
     def _remove_finalizer(self, entry: Entry) -> Goroutine:
         if entry.finalizer:
@@ -180,13 +193,35 @@ class KueueModel:
     def _admitted(self, entry: Entry) -> None:
         self._sim.reach(entry.number, QUOTA_RESERVED)
         self._sim.reach(entry.number, ADMITTED)
-        self._publish(entry, self._nothing)
+        self._sim.places.admitted(entry.number)
+        self._publish(entry, self._scheduler.left)
         if self._waits:
             due = entry.admitted_at // SECOND * SECOND + self._timeout
             self._kernel.at(due, self._time_out, (entry, entry.admitted_at))
 
     def _refused(self, entry: Entry) -> None:
         self._publish(entry, self._scheduler.updated)
+
+    # preemption
+
+    def _preempted(self, entry: Entry, by: QuotaClaim, reason: str) -> None:
+        """The Workload is marked as evicted. Its place in the queue is that of its creation."""
+        if not entry.admitted:  # the write of the admission is still on its way, and this one has it too
+            self._admitted_by_eviction(entry)
+        elif entry.evicted:
+            return
+        entry.evicted, entry.timed_out = True, False
+        entry.claim.created = entry.created
+        name = self._sim.workloads[by.number].name
+        message = f"{reason}: {entry.claim.queue.name} gives way to {name} of {by.queue.name}"
+        self._sim.places.evicted(entry.number, REASONS[reason], by.number, message)
+        self._publish(entry, self._nothing)
+
+    def _admitted_by_eviction(self, entry: Entry) -> None:
+        entry.admitted_at = self._kernel.now
+        self._sim.reach(entry.number, QUOTA_RESERVED)
+        self._sim.reach(entry.number, ADMITTED)
+        self._sim.places.admitted(entry.number)
 
     # waitForPodsReady
 
@@ -224,26 +259,35 @@ class KueueModel:
         entry.requeues += 1
         wait = min(REQUEUE_FIRST << (entry.requeues - 1), REQUEUE_MOST)
         yield from self._writer.workload()
-        entry.evicted = True
-        entry.key = (entry.key[0], self._kernel.now // SECOND)
+        entry.evicted = entry.timed_out = True
+        entry.claim.created = self._kernel.now // SECOND
+        entry.claim.evicted = True
+        self._sim.places.evicted(entry.number, TIMED_OUT, -1, "PodsReadyTimeout")
         entry.requeue_at = (self._kernel.now + wait) // SECOND * SECOND
         self._events.of(entry)
         self._publish(entry, self._nothing)
 
     def _stop(self, entry: Entry) -> Goroutine:
         """Suspends the Job, resets its start time, restores its template; the quota is freed once its pods are gone."""
-        if not entry.suspended:
+        changes = not entry.suspended
+        if changes:
             yield from self._writer.job()
             entry.suspended = True
             self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
             yield from self._writer.job_status()
+            self._sim.jobs.changed_by_others(entry.number)
             self._events.of(entry)
         yield from self._writer.job()
-        if entry.admitted and not self._sim.jobs.is_active(entry.number):
+        if changes:  # else the PATCH is empty
+            self._sim.jobs.changed_by_others(entry.number)
+        if entry.admitted and not (entry.started and self._sim.jobs.is_active(entry.number)):
             yield from self._writer.workload()
-            entry.admitted_at = -1
-            self._publish(entry, self._scheduler.release)
-            self._kernel.at(entry.requeue_at, self._back, entry)
+            entry.admitted_at, entry.started = -1, False
+            if entry.timed_out:
+                self._publish(entry, self._scheduler.release)
+                self._kernel.at(entry.requeue_at, self._back, entry)
+            else:
+                self._publish(entry, self._scheduler.requeue)
 
     def _back(self, entry: Entry) -> None:
         if not entry.deleted:

@@ -5,7 +5,8 @@ for not running in time) in whole seconds. Less is "not later", so that among wo
 than the other, and Go's heap lets the last one pushed rise to the top: within a second, nearly last in, first out.
 
 BestEffortFIFO sets a workload that does not fit aside until something is freed; then all of these go back at once, in the order of
-a Go map, which is none. StrictFIFO pushes the workload back, so that the head stays the head.
+a Go map, which is none. A workload that waits for its victims to go is sticky: it stays the head, before all priorities, until it
+is admitted or deleted, or another one waits for victims. StrictFIFO pushes every workload back, so that the head stays the head.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from seatrial.model.plan import Workload
+from seatrial.stacks.kueue.quota_tree import QuotaClaim
 
 Key = tuple[int, int]  # minus the priority, whole seconds
 
@@ -25,10 +27,11 @@ class Entry:
 
     number: int
     workload: Workload
-    requests: dict[str, int]  # of all pods together
-    key: Key
+    claim: QuotaClaim  # what the scheduler knows of it
+    created: int  # whole seconds
     exists: bool = False  # the Workload
     suspended: bool = True  # the Job, by its spec
+    started: bool = False  # since the last admission: pods may exist
     suspension_noted: bool = False  # in the Job's status
     complete: bool = False  # the Job
     deleted: bool = False  # the Job
@@ -39,6 +42,7 @@ class Entry:
     ready: str = ""  # the reason of PodsReady
     reclaimed: int = 0  # pods that are over, whose quota others may have
     evicted: bool = False
+    timed_out: bool = False  # evicted because its pods did not run in time: it is requeued after a backoff
     requeues: int = 0
     requeue_at: int = 0
     events: int = 0
@@ -47,6 +51,11 @@ class Entry:
     def admitted(self) -> bool:
         """The Workload has its quota."""
         return self.admitted_at >= 0
+
+    @property
+    def key(self) -> Key:
+        """Its place in the queue."""
+        return -self.claim.priority, self.claim.created
 
 
 class GoHeap:
@@ -172,6 +181,11 @@ class Inadmissible:
         self._scan, self._untried = 0, len(self._at)
         self._tried = dict.fromkeys(self._members, 0)
 
+    def can_take(self, number: int) -> bool:
+        """Whether the workload is here and has not had its turn."""
+        key, place = self._at.get(number, (None, 0))
+        return key is not None and place >= self._tried[key]
+
     def first(self) -> Key | None:
         """The key of the next `pop`."""
         if not self._untried:
@@ -213,14 +227,22 @@ class Inadmissible:
         self._at[members[one]], self._at[members[other]] = (key, one), (key, other)
 
 
-class Pending:
-    """The pending workloads of one ClusterQueue. `strict` is StrictFIFO."""
+@dataclass(slots=True)
+class Freed:
+    """How often something was freed in a tree of cohorts."""
 
-    def __init__(self, strict: bool, random: Random) -> None:
-        self._strict = strict
+    times: int = 0
+
+
+class Pending:
+    """The pending workloads of one ClusterQueue. `strict` is StrictFIFO; `freed` is shared by the queues of a tree."""
+
+    def __init__(self, strict: bool, random: Random, freed: Freed) -> None:
+        self._strict, self._freed = strict, freed
         self._heap = GoHeap()
         self._inadmissible = Inadmissible(random)  # or moved back into the heap
-        self._moved = False  # inadmissible ones were moved since the last pop
+        self._popped_at = 0  # how often something had been freed then
+        self._sticky = -1  # the workload that waits for its victims
 
     def __len__(self) -> int:
         """All that wait, in the heap or beside it."""
@@ -233,7 +255,7 @@ class Pending:
 
     def push(self, number: int, key: Key) -> None:
         """The workload is new, or changed so that it may fit now."""
-        self.remove(number)
+        self._take_out(number)
         self._heap.push(key, number)
 
     def updated(self, number: int) -> None:
@@ -243,27 +265,41 @@ class Pending:
 
     def pop(self) -> int:
         """The head. Of equal keys, those in the heap came last and go first."""
-        self._moved = False
+        self._popped_at = self._freed.times
+        sticky = self._sticky
+        if sticky >= 0 and (sticky in self._heap or self._inadmissible.can_take(sticky)):
+            self._take_out(sticky)
+            return sticky
         key = self._inadmissible.first()
         if key is not None and (not len(self._heap) or key < self._heap.first()):
             return self._inadmissible.pop()
         return self._heap.pop()
 
-    def put_back(self, number: int, key: Key) -> None:
-        """The workload could not be admitted."""
-        if self._strict or self._moved:
+    def put_back(self, number: int, key: Key, at_once: bool = False, waits_for_victims: bool = False) -> None:
+        """The workload could not be admitted. `at_once`: it is tried again in the next cycle."""
+        if waits_for_victims and not self._strict:
+            self._sticky = number
+        if self._strict or at_once or self._freed.times > self._popped_at:
             self._heap.push(key, number)
         else:
             self._inadmissible.add(number, key)
 
-    def move(self) -> bool:
-        """Something was freed: inadmissible workloads may be tried again. Returns whether there are any."""
-        self._moved = True
+    @property
+    def is_aside(self) -> bool:
+        """Whether workloads wait until something is freed."""
+        return len(self._inadmissible) > self._inadmissible.untried
+
+    def move(self) -> None:
+        """Something was freed: inadmissible workloads may be tried again."""
         self._inadmissible.renew()
-        return len(self._inadmissible) > 0
 
     def remove(self, number: int) -> None:
         """The workload waits no longer, if it did."""
+        self._take_out(number)
+        if number == self._sticky:
+            self._sticky = -1
+
+    def _take_out(self, number: int) -> None:
         if number in self._heap:
             self._heap.remove(number)
         elif number in self._inadmissible:

@@ -33,6 +33,7 @@ class QuotaClaim:
     requests: Mapping[str, int]
     uid: float = 0.0
     usage: dict[int, int] = field(default_factory=dict)  # what it holds
+    flavors: Mapping[str, str] = field(default_factory=dict)  # resource → flavor
     reserved: int = -1  # since when
     evicted: bool = False  # it still holds its quota, but not for long
     tried: dict[str, int] = field(default_factory=dict)  # resource → last flavor tried, −1: all (LastAssignment)
@@ -93,7 +94,11 @@ class QuotaNode:
 
     def is_within(self, cells: Iterable[int]) -> bool:
         """Whether it uses no more than its subtree quota of all these cells."""
-        return all(self.usage[cell] <= self.subtree[cell] for cell in cells)
+        usage, subtree = self.usage, self.subtree
+        for cell in cells:  # noqa: SIM110  (a generator took twice the time)
+            if usage[cell] > subtree[cell]:
+                return False
+        return True
 
     def add_usage(self, cell: int, amount: int, path: list[tuple[QuotaNode, int, int]] | None = None) -> None:
         """Counts an amount against this node, and against its ancestors what they see of it."""
@@ -127,7 +132,9 @@ class QuotaQueue(QuotaNode):
         super().__init__(queue.name, queue.weight)
         self.preemption = preemption
         self.borrows_first, self.preempts_first = queue.borrows_first, queue.preempts_first
-        self.groups = resource_groups(queue)
+        resources = frozenset(name for quota in queue.quotas for name in quota.nominal)
+        # One group, as our ClusterQueues have it: each flavor has a quota of every resource, be it 0.
+        self.groups: tuple[ResourceGroup, ...] = (ResourceGroup(resources, tuple(q.flavor for q in queue.quotas)),)
         self.workloads: dict[int, QuotaClaim] = {}
         self.generation = 1  # raised whenever something is freed: flavors are then tried from the first one again
 
@@ -150,21 +157,6 @@ class ResourceGroup:
 
     resources: frozenset[str]
     flavors: tuple[str, ...]
-
-
-def resource_groups(queue: Queue) -> tuple[ResourceGroup, ...]:
-    """Flavors with a resource in common are one group; Kueue wants a resource, and a flavor, in one group only."""
-    groups: list[tuple[set[str], list[str]]] = []
-    for quota in queue.quotas:
-        joined = [group for group in groups if group[0] & quota.nominal.keys()]
-        resources = set(quota.nominal).union(*(group[0] for group in joined))
-        flavors = [flavor for group in joined for flavor in group[1]] + [quota.flavor]
-        groups = [group for group in groups if group not in joined] + [(resources, flavors)]
-    order = {quota.flavor: place for place, quota in enumerate(queue.quotas)}
-    return tuple(
-        ResourceGroup(frozenset(resources), tuple(sorted(flavors, key=order.__getitem__)))
-        for resources, flavors in sorted(groups, key=lambda group: min(map(order.__getitem__, group[1])))
-    )
 
 
 class QuotaTree:

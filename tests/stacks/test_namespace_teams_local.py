@@ -1,4 +1,4 @@
-"""Teams on plain Kubernetes, real: ResourceQuotas, and kube-scheduler's preemption. What it takes beside the model:
+"""Teams where a queue is a namespace, real: ResourceQuotas, and kube-scheduler's preemption. What it takes beside the model:
 benchmarks/shared_fleet.py."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import Seatrial
+from tests.conftest import COMMAND, Seatrial, command_in
 
 pytestmark = pytest.mark.local
 
@@ -33,14 +33,12 @@ expect: ["completed == submitted"]
 """
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run for all tests of this module."""
-    from tests.conftest import COMMAND, command_in
-
+@pytest.fixture(scope="module", params=["default", "coscheduling", "gang"])
+def study(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """One run per stack for all tests of this module."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "shared.yaml").write_text(SCENARIO)
-    done = command_in(folder, *COMMAND)("run", "shared.yaml", "--on", "local", "-o", "out")
+    done = command_in(folder, *COMMAND)("run", "shared.yaml", "--on", "local", "--stack", request.param, "-o", "out")
     assert done.returncode == 0, done.stderr
     return folder / "out"
 
