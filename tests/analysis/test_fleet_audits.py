@@ -62,6 +62,17 @@ def test_usage_above_quota_and_borrowing_limit_is_found(tmp_path: Path) -> None:
     assert "cohort all held cpu 7 where cpu 6 is allowed" in whole["finding"]
 
 
+def test_a_finished_pod_of_a_larger_workload_holds_nothing_any_more(tmp_path: Path) -> None:
+    """Kueue hands the quota of finished pods on while their Job still runs."""
+    at = {"submitted": 0, "admitted": 0, "completed": 100 * S, "released": 100 * S}
+    pods = [pod(0, running=0, finished=end) for end in (20, 100, 100, 100)]
+    jobs = [Job(at, pods, queue="red", name="r0"), held(20, 100, "r1", "red")]
+    assert found(tmp_path, trial(jobs, queue("red", 4)))["quota exceeded"]["count"] == 0
+    early = [Job(at, pods, queue="red", name="r0"), held(15, 100, "r1", "red")]
+    one = found(tmp_path, trial(early, queue("red", 4), number=2))["quota exceeded"]
+    assert "cohort all held cpu 5 where cpu 4 is allowed, from 15.0 s to 20.0 s" in one["finding"]
+
+
 def test_a_queue_kept_below_its_quota_is_named_with_the_borrowers_and_a_remedy(tmp_path: Path) -> None:
     jobs = [held(0, 200, f"r{number}", "red") for number in range(8)] + [held(200, 260, "b0", "blue", submitted=100)]
     never = found(tmp_path, trial(jobs, queue("red", 4), queue("blue", 4)))["kept below quota"]

@@ -15,6 +15,7 @@ from seatrial.model.plan import PodShape, Toleration
 from seatrial.model.units import HOUR
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
+from seatrial.sim.scheduler import Scheduler
 from seatrial.sim.sorted_runs import Heap, HeapBySecond, SortedRun, SortedRunBySecond
 from tests.effort import spent
 from tests.sim.making import Ran, fakes, run, submit, trial
@@ -84,3 +85,17 @@ def test_pods_of_two_shapes_that_wait_behind_one_another_get_what_fits_them(tmp_
     ran = run(trial(*steps, qps="unlimited", nodes=[fakes(1, cpu=8000)]), tmp_path)
     assert ran.ending.outcome == "completed"
     assert ran.end_s == pytest.approx((6 * 4 + 60) / 8 * 11, rel=0.25)
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_a_pod_that_is_tried_in_the_event_that_created_it_is_bound_when_a_queued_one_would_be(
+    tmp_path: Path, pods: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trial(
+        (submit(40, pods=pods),), (Wait("all", "completed", timeout=HOUR),), qps="unlimited", nodes=[fakes(4, cpu=1000)]
+    )
+    at_once, add = run(asked, tmp_path / "at-once"), Scheduler.add
+    monkeypatch.setattr(Scheduler, "add", lambda self, pod, alone=False: add(self, pod))  # noqa: ARG005
+    queued = run(asked, tmp_path / "queued")
+    assert at_once.seen.equals(queued.seen)
+    assert at_once.cluster.events < queued.cluster.events

@@ -189,7 +189,7 @@ def test_workloads_that_evict_each_other_do_so_for_ever(tmp_path: Path, fair_sha
     ran = run(livelock(fair_sharing), tmp_path)
     lost = [number for number, _, _ in reasons(ran)]
     assert ran.count("completed") == 0
-    assert len(lost) > 60
+    assert len(lost) > 50  # each takes about 1.2 s: the quota is free a second after the pods are gone
     assert sorted(lost.count(number) > 20 for number in range(3)) == [False, True, True]
 
 

@@ -1,6 +1,7 @@
 """Who holds a place of a shared fleet, who waits for one, and what evictions cost.
 
-A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released.
+A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released;
+of a workload with several pods, those that have finished hold nothing any more.
 A stack without a queue object counts pods: from created until finished or lost. A workload wants quota from its submission until
 it is over.
 
@@ -34,6 +35,7 @@ from seatrial.model.lifecycle import (
 from seatrial.record.evictions import EVICTED
 
 NEVER = -1
+POD_EVENTS_BATCHED = 1_000_000_000  # ns: the Job controller's syncJobBatchPeriod
 _US = 1_000  # nanoseconds
 _S = 1_000_000  # microseconds
 # Kinds of resources that figures are of: the suffix of their names, and how many units make one of what they count.
@@ -43,7 +45,8 @@ UNITS = {CPU: 1_000, GPU: 1, MEMORY: 2**30}
 
 @dataclass(frozen=True)
 class Spans:
-    """Times in which workloads (rows of the lifecycle) hold or want something; `pods`: of how many pods the requests count."""
+    """Times in which workloads (rows of the lifecycle) hold or want something; `pods`: of how many pods the requests count;
+    negative where pods no longer hold what their workload does."""
 
     row: Numbers
     since: Numbers
@@ -216,7 +219,29 @@ def _admissions(seen: Lifecycle) -> Spans:
     rows, begun, ended = (
         np.array(column, dtype=np.int64) for column in (zip(*spans, strict=True) if spans else ((), (), ()))
     )
-    return Spans(rows, begun, np.maximum(ended, begun), size[rows])
+    return _without_finished_pods(seen, Spans(rows, begun, np.maximum(ended, begun), size[rows]))
+
+
+def _without_finished_pods(seen: Lifecycle, spans: Spans) -> Spans:
+    """A finished pod holds nothing more while its workload still runs (Kueue: reclaimablePods). The queue reads it in the Job's
+    status, up to a second later: here is held a little less than in its own books, never more. Pods that finish within the last
+    second of a workload count until it is released, as their Job is then complete at once."""
+    if FINISHED.name not in seen.pods.columns or not len(spans.row):
+        return spans
+    pods = _with_ends(seen).filter((pl.col("size") > 1) & pl.col(FINISHED.name).is_not_null())
+    pods = pods.filter(pl.col(FINISHED.name).max().over("row") - pl.col(FINISHED.name) > POD_EVENTS_BATCHED)
+    held = pl.DataFrame({"row": spans.row, "since": spans.since, "until": spans.until})
+    over = pods.select(pl.col("row").cast(pl.Int64), pl.col(FINISHED.name).alias("at")).join(held, on="row")
+    over = over.filter(pl.col("until") > pl.col("at")).with_columns(pl.max_horizontal("since", "at").alias("since"))
+    freed = (
+        over["row"].to_numpy(),
+        over["since"].to_numpy(),
+        over["until"].to_numpy(),
+        np.full(over.height, -1, dtype=np.int64),
+    )
+    return Spans(
+        *(np.concatenate(pair) for pair in zip((spans.row, spans.since, spans.until, spans.pods), freed, strict=True))
+    )
 
 
 def _created(seen: Lifecycle) -> Spans:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import SECOND
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+from seatrial.sim.event_stream import EventStream
 from seatrial.sim.kernel import Kernel
 
 POD_EVENTS_BATCHED = 1 * SECOND  # syncJobBatchPeriod
@@ -60,13 +61,13 @@ class JobController:
         self._ready_seen: dict[int, int] = {}  # Job that had such a sync → ready pods when its current one began
         self.pod_webhooks = 0  # ns that a stack's webhooks add to the creation of a pod
         self._client = ApiClient("job-controller", float(settings["qps"]), float(settings["burst"]))
+        self._event = EventStream(api, self._client).add
         self._idle_workers = int(settings["job-syncs"])
         self._create_pod, self._completed = create_pod, completed
         self._queue: deque[int] = deque()
         self._taking = False
-        self._events = 0  # waiting to be sent
-        self._sending = False
         self._suspended: set[int] = set()  # by their spec
+        self._overtaken: set[int] = set()  # written by others since their last sync read them
         self._status_suspended: set[int] = set()  # by their status
         # Columns by the Job's number: a million Jobs in dictionaries filled half a gigabyte.
         self._state = bytearray()
@@ -109,6 +110,10 @@ class JobController:
         if self._completions[job]:
             self._suspended.add(job)
             self._enqueue(job)
+
+    def changed_by_others(self, job: int) -> None:
+        """Another client has just written the Job: a sync that read it before cannot write its status (409)."""
+        self._overtaken.add(job)
 
     def resume(self, job: int) -> None:
         """The Job's spec is no longer suspended."""
@@ -221,9 +226,8 @@ class JobController:
         self._state[job] = _GONE
         for column in self._columns:
             column[job] = 0
-        self._suspended.discard(job)
-        self._status_suspended.discard(job)
-        self._held_back.discard(job)
+        for jobs in (self._suspended, self._status_suspended, self._overtaken, self._held_back):
+            jobs.discard(job)
         for by_job in (self._refusals, self._retry_at, self._ready_seen):
             by_job.pop(job, None)
 
@@ -268,6 +272,7 @@ class JobController:
 
     def _delete_active_pods(self, job: int) -> None:
         """Deletes the pods of a suspended Job in parallel, then writes its status."""
+        self._overtaken.discard(job)
         pods = self._active(job)
         if not pods:
             self._write_suspended(job)
@@ -287,10 +292,20 @@ class JobController:
     def _write_suspended(self, job: int) -> None:
         if job in self._status_suspended or not self._completions[job]:
             self._done(job)
+        else:
+            self._api.call(self._client, WRITE, self._suspended_written, job)
+
+    def _suspended_written(self, job: int) -> None:
+        """After a conflict the whole sync is repeated: after the backoff, which is as long as a batch of pod events."""
+        if job in self._overtaken or not self._completions[job]:
+            self._retry_at[job] = when = self._kernel.now + API_BACKOFF_FIRST
+            self._kernel.at(when, self._retry, (job, when))
+            self._done(job)
             return
         self._status_suspended.add(job)
+        self._status_ready[job] = self._ready[job]
         self._event()
-        self._write_status(job)
+        self._written(job)
 
     def _create_batch(self, batch: tuple[int, int]) -> None:
         """Creates a batch in parallel, then one twice as large; at the end writes the status."""
@@ -383,18 +398,3 @@ class JobController:
             self._event()
             self._completed(job)
         self._done(job)
-
-    # events share the bucket and are sent one after another
-
-    def _event(self) -> None:
-        """Queues an event; without a QPS limit events delay nothing and are skipped."""
-        if self._client.limited:
-            self._events += 1
-            if not self._sending:
-                self._send_event(None)
-
-    def _send_event(self, _: object) -> None:
-        self._sending = self._events > 0
-        if self._sending:
-            self._events -= 1
-            self._api.call(self._client, WRITE, self._send_event)

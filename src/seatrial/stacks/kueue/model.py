@@ -269,13 +269,17 @@ class KueueModel:
 
     def _stop(self, entry: Entry) -> Goroutine:
         """Suspends the Job, resets its start time, restores its template; the quota is freed once its pods are gone."""
-        if not entry.suspended:
+        changes = not entry.suspended
+        if changes:
             yield from self._writer.job()
             entry.suspended = True
             self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
             yield from self._writer.job_status()
+            self._sim.jobs.changed_by_others(entry.number)
             self._events.of(entry)
         yield from self._writer.job()
+        if changes:  # else the PATCH is empty
+            self._sim.jobs.changed_by_others(entry.number)
         if entry.admitted and not (entry.started and self._sim.jobs.is_active(entry.number)):
             yield from self._writer.workload()
             entry.admitted_at, entry.started = -1, False

@@ -1,0 +1,27 @@
+"""The events (kind Event) of a component, sent one after another through its client's token bucket."""
+
+from __future__ import annotations
+
+from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
+
+
+class EventStream:
+    """Sends what is queued, one request at a time."""
+
+    def __init__(self, api: ApiServer, client: ApiClient) -> None:
+        self._api, self._client = api, client
+        self._waiting = 0
+        self._sending = False
+
+    def add(self) -> None:
+        """Queues an event; without a QPS limit events delay nothing and are skipped."""
+        if self._client.limited:
+            self._waiting += 1
+            if not self._sending:
+                self._send(None)
+
+    def _send(self, _: object) -> None:
+        self._sending = self._waiting > 0
+        if self._sending:
+            self._waiting -= 1
+            self._api.call(self._client, WRITE, self._send)
