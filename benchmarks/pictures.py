@@ -57,6 +57,7 @@ PICTURES = {
     "report-timeline.png": Picture("gang-ensemble", Shot("figure.timeline")),
     "report-workloads.png": Picture("gang-ensemble", Shot("figure.timeline", theme="dark", before=_workloads)),
     "report-clog.png": Picture("gang-ensemble", Shot("figure.clog")),
+    "report-teams.png": Picture("two-teams", Shot("figure.usage")),
 }
 
 

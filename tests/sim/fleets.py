@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seatrial.model.fleet import ANY, LOWER, NEVER, FlavorQuota, Fleet, Preemption, Queue
+from seatrial.model.fleet import ANY, LOWER, FlavorQuota, Fleet, Preemption, Queue
 from seatrial.model.plan import NodeGroup, PodShape, Scalar, Span, Step, Toleration, Trial
 from seatrial.model.units import HOUR, SECOND
 from seatrial.scenario.actions.pause import Pause
@@ -61,7 +61,6 @@ def livelock(fair_sharing: bool, lasts: int = 60 * SECOND) -> Trial:
     else:
         queues, rules = (queue("red", 2), queue("blue", 3)), Preemption(LOWER, ANY, LOWER)
         jobs = (("lender", "red", 5, 2), ("large", "blue", 4, 1), ("small", "blue", 2, 0))
-    assert rules.within_queue != NEVER
     steps: list[Step] = []
     for name, of, cpu, priority in jobs:
         steps.append((to_queue(name, of, cpu=cpu, priority=priority, seconds=HOUR / SECOND),))

@@ -152,10 +152,9 @@ def _planned(
     from seatrial import stacks
     from seatrial.scenario.document import read
     from seatrial.scenario.expansion import expand
-    from seatrial.scenario.findings import findings_of
     from seatrial.scenario.params import parse_sets
     from seatrial.scenario.settings_file import with_settings_file
-    from seatrial.study.eligibility import check, memory_findings
+    from seatrial.study.eligibility import all_findings, check
     from seatrial.study.rerun import earlier_run
 
     before = earlier_run(scenario)
@@ -184,7 +183,7 @@ def _planned(
     if kept_nodes:
         count = sum(group.count for group in kept_nodes)
         notes.append(f"on the {count} nodes of the cluster '{where.cluster}', not on the scenario's")
-    found = (finding for trial in checked.trials for finding in (*findings_of(trial), *memory_findings(trial)))
+    found = (finding for trial in checked.trials for finding in all_findings(trial))
     notes += [f"finding: {finding}" for finding in dict.fromkeys(found)]
     asked = {"file": source.path, "setup": setups, "stack": picked, "set": values, "repeat": repeat}
     return _Plan(source, checked.trials, asked, notes)

@@ -25,9 +25,8 @@ def validate(
     from seatrial.model.errors import UsageProblem
     from seatrial.scenario.document import read
     from seatrial.scenario.expansion import expand
-    from seatrial.scenario.findings import findings_of
     from seatrial.scenario.settings_file import with_settings_file
-    from seatrial.study.eligibility import refuse_missing_stages
+    from seatrial.study.eligibility import all_findings, refuse_missing_stages
 
     wrong = False
     words = progress_console()
@@ -40,7 +39,7 @@ def validate(
             wrong = True
             typer.echo("\n".join(problem.lines()), err=True)
             continue
-        for finding in dict.fromkeys(finding for trial in trials for finding in findings_of(trial)):
+        for finding in dict.fromkeys(finding for trial in trials for finding in all_findings(trial)):
             words.print(f"{file}: finding: {finding}", soft_wrap=True, markup=False)
         setups = len({trial.setup.name for trial in trials})
         queues = counted_queues(trials[0].setup.fleet)

@@ -142,6 +142,9 @@ class Stack(Protocol):
     def refuses(self, trial: Trial) -> str | None:
         """Why the stack cannot run this trial (which part of the scenario it cannot honour), or None."""
 
+    def findings(self, trial: Trial) -> Sequence[str]:
+        """What the stack does otherwise than the scenario may suggest, said before the run."""
+
     def releases(self, settings: Settings) -> Sequence[int]:
         """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
 

@@ -67,6 +67,16 @@ class StackBase(Stack):
         lacking = [why for part, (asked, why) in PARTS.items() if part not in self.honours and asked(trial)]
         return f"the stack '{self.name}' {'; it '.join(lacking)}" if lacking else None
 
+    def findings(self, trial: Trial) -> Sequence[str]:
+        """Kueue has rules of preemption, kube-scheduler has none but priorities."""
+        priorities = {submit.shape.priority for submit in submits(trial)}
+        if not trial.setup.fleet.queues or "cohorts" in self.honours or len(priorities) < 2:
+            return ()
+        return (
+            f"set-up '{trial.setup.name}': `preemption` has no effect on the stack '{self.name}': kube-scheduler evicts pods of "
+            "a lower priority, of every queue",
+        )
+
     def releases(self, settings: Settings) -> Sequence[int]:  # noqa: ARG002
         return ()
 

@@ -212,6 +212,13 @@ HINDRANCES = (
 )
 
 
+def all_findings(trial: Trial) -> list[str]:
+    """What is worth knowing before the run: of the scenario, of the stack, of this machine's memory."""
+    from seatrial.scenario.findings import findings_of
+
+    return [*findings_of(trial), *stacks.find(trial.setup.stack).findings(trial), *memory_findings(trial)]
+
+
 def memory_findings(trial: Trial) -> list[str]:
     """A line if the control plane on this machine would need more memory than is free."""
     free = free_bytes()

@@ -15,8 +15,7 @@ from seatrial.stacks import model_verified
 
 def description(trial: Trial, stack: Stack) -> dict[str, Any]:
     """What is known before the trial begins; results are added when it has ended."""
-    from seatrial.scenario.findings import findings_of
-    from seatrial.study.eligibility import memory_findings
+    from seatrial.study.eligibility import all_findings
 
     return {
         "format": FORMAT,
@@ -52,7 +51,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
             "flow_schemas": [schema.name for schema in trial.setup.flow_schemas],
             "delay_ns": trial.setup.delay.duration if trial.setup.delay else 0,
         },
-        "findings": [*findings_of(trial), *memory_findings(trial)],
+        "findings": all_findings(trial),
         "expect": [],
         "validity": {"valid": True, "reasons": []},
         "clog": None,

@@ -71,7 +71,7 @@ def _first_strategy(
     while (queue := order.next()) is not None:
         waiting = order.waiting[queue]
         if queue is need.claim.queue:
-            if _take(need, waiting.pop(0), IN_QUEUE, taken):
+            if order.take(waiting.pop(0), IN_QUEUE, taken):
                 return True
             continue
         ours, theirs = order.sides(queue)
@@ -79,7 +79,7 @@ def _first_strategy(
         while waiting:
             claim = waiting.pop(0)
             if share <= _share_without(need, theirs, claim):
-                if _take(need, claim, BY_FAIR_SHARING, taken):
+                if order.take(claim, BY_FAIR_SHARING, taken):
                     return True
                 break  # shares have changed: another queue may come first
             retried.append(claim)
@@ -90,9 +90,8 @@ def _second_strategy(need: QuotaNeed, candidates: list[QuotaClaim], taken: list[
     order = _QueueOrder(need, candidates)
     while (queue := order.next()) is not None:
         ours, theirs = order.sides(queue)
-        if share_of(need.tree, ours) < share_of(need.tree, theirs) and _take(
-            need, order.waiting[queue].pop(0), BY_FAIR_SHARING, taken
-        ):
+        smaller = share_of(need.tree, ours) < share_of(need.tree, theirs)
+        if smaller and order.take(order.waiting[queue].pop(0), BY_FAIR_SHARING, taken):
             return True
         order.pruned.add(queue)
     return False
@@ -130,6 +129,23 @@ class _QueueOrder:
         self.pruned: set[QuotaNode] = set()
         for claim in candidates:
             self.waiting.setdefault(claim.queue, []).append(claim)
+        self._queues: dict[QuotaNode | None, list[QuotaQueue]] = {}  # cohort → its queues with candidates
+        for queue in self.waiting:
+            self._queues.setdefault(queue.parent, []).append(queue)
+        self._shares: dict[QuotaNode, Share] = {}  # as long as nobody of the node is taken
+
+    def take(self, claim: QuotaClaim, reason: str, taken: list[Victim]) -> bool:
+        """Removes a victim; returns whether the workload fits now."""
+        self._shares.pop(claim.queue, None)
+        for cohort in claim.queue.ancestors():
+            self._shares.pop(cohort, None)
+        return _take(self._need, claim, reason, taken)
+
+    def _share(self, node: QuotaNode) -> Share:
+        share = self._shares.get(node)
+        if share is None:
+            share = self._shares[node] = share_of(self._need.tree, node)
+        return share
 
     def next(self) -> QuotaQueue | None:
         """None: there is nobody left."""
@@ -155,10 +171,10 @@ class _QueueOrder:
 
     def _largest_queue(self, cohort: QuotaNode) -> tuple[QuotaQueue | None, Share]:
         best, largest = None, BELOW_ALL
-        for queue in cohort.queues:
+        for queue in self._queues.get(cohort, ()):
             if queue in self.pruned:
                 continue
-            share = share_of(self._need.tree, queue)
+            share = self._share(queue)
             if not self.waiting.get(queue) or (share == NOTHING and queue is not self._queue):
                 self.pruned.add(queue)
             elif share > largest or (
@@ -174,7 +190,7 @@ class _QueueOrder:
         for child in cohort.cohorts:
             if child in self.pruned:
                 continue
-            share = share_of(self._need.tree, child)
+            share = self._share(child)
             if share == NOTHING and child not in self._ancestors:
                 self.pruned.add(child)
             elif share >= largest:
