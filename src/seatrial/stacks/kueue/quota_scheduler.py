@@ -34,7 +34,9 @@ from seatrial.stacks.kueue.topology import Topology
 
 SLOW_FIRST, SLOW_MOST = 1 * MILLISECOND, 100 * MILLISECOND  # initialBackoff, maxBackoff
 CYCLE = 1 * MILLISECOND  # a snapshot of one queue and the check of one workload; chosen, not measured
-PER_HEAD = 100 * MICROSECOND  # what each further head adds; chosen, not measured
+# What each further head adds, snapshot included: Kueue's own cycle without a server, 20 workloads admitted in every queue, took
+# 31 µs per head with 30 queues and 50 µs with 120, the best of three on two busy cores.
+PER_HEAD = 50 * MICROSECOND
 PREEMPTIONS_TOGETHER = 8  # parallelPreemptions
 WAITING = "waiting for all admitted workloads to be in PodsReady condition"
 ONLY = "seatrial"  # the queue and the flavor of a scenario without queues
