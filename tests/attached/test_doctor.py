@@ -93,7 +93,7 @@ def test_a_cluster_is_looked_at_and_stacks_are_found(foreign: Foreign, seatrial:
     assert f"ok       context '{CONTEXT}': {foreign.cluster.url} runs v1.36.3" in done.stdout
     assert "ok       all 23 permissions that a run needs" in done.stdout
     assert "ok       stack kueue: kueue-controller-manager is there" in done.stdout
-    assert "missing  stack volcano  install it (no queues.scheduling.volcano.sh)" in done.stdout
+    assert "missing  stack volcano  install it (no podgroups.scheduling.volcano.sh)" in done.stdout
     assert "missing  stack gang  install it (no scheduling.k8s.io/v1alpha2)" in done.stdout
     assert all(LINE.fullmatch(line) for line in done.stdout.splitlines())
 

@@ -13,7 +13,6 @@ from seatrial.stacks.coscheduling.objects import see_pod_and_why
 from seatrial.stacks.volcano import INQUEUE
 
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
-QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 _MAY_PLACE = ("Inqueue", "Running", "Completed")
 
