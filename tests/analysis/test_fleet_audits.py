@@ -101,6 +101,10 @@ def test_priority_inversion_is_only_within_a_queue_and_of_workloads_that_ask_for
         one["count"] == 1
         and "high (priority 100) waited 50.0 s longer after low (priority 0) got one" in one["finding"]
     )
+    assert one["finding"].endswith("Let it take theirs with `preemption: {within-queue: lower-priority}`.")
+    already = trial([high, low], queue("red", 4), preemption=Preemption(within_queue="lower-priority"), number=4)
+    remedy = found(tmp_path, already)["priority inversion"]["finding"]
+    assert remedy.endswith("Check that the stack orders its queue by priority.")
     small = held(50, 60, "low", "red", submitted=20, size=1)
     assert found(tmp_path, trial([high, small], queue("red", 4), number=2))["priority inversion"]["count"] == 0
     other = held(50, 60, "low", "blue", submitted=20, size=2)

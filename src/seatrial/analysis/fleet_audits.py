@@ -21,7 +21,7 @@ import polars as pl
 
 from seatrial.analysis.admission_audits import EXAMPLES, Audit, audit_of, quantity, seconds, seconds_of, some
 from seatrial.analysis.fair_shares import FleetUse, QuotaPool, Reals, borrowed_and_lent
-from seatrial.analysis.holdings import over_ns, placed_ns
+from seatrial.analysis.holdings import has_admissions, over_ns, placed_ns
 from seatrial.analysis.occupancy import NEVER, Mask, Numbers
 from seatrial.analysis.stage_times import Lifecycle
 from seatrial.model.fleet import ANY
@@ -263,10 +263,20 @@ def _inverted(line: _Line) -> Audit:
         finding = (
             f"{some(len(found), 'workload waited', 'workloads waited')} while lower priorities{where} got places that they could "
             f"have had: {one['workload']} (priority {one['priority']}) waited {one['for_s']} s longer after {one['behind']} "
-            f"(priority {one['its_priority']}) got one. Let it take theirs with `preemption: {{within-queue: lower-priority}}`, "
-            "or check that the stack orders its queue by priority."
+            f"(priority {one['its_priority']}) got one. {_remedy_of_inversion(line.seen)}"
         )
     return audit_of("priority inversion", finding, len(found), examples)
+
+
+def _remedy_of_inversion(seen: Lifecycle) -> str:
+    """`preemption` has an effect only where a queue object is admitted: a ResourceQuota has no order."""
+    if not has_admissions(seen):
+        return (
+            "A namespace's quota has no order, each Job retries by itself: use a stack whose queue orders by priority."
+        )
+    if seen.trial.fleet.preemption.within_queue == NOBODY:
+        return "Let it take theirs with `preemption: {within-queue: lower-priority}`."
+    return "Check that the stack orders its queue by priority."
 
 
 def _freed_nothing(line: _Line) -> Audit:
