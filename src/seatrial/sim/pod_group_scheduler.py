@@ -194,7 +194,7 @@ class GroupScheduler(Scheduler):
                 node = self._preempt(pod)
             if node < 0:
                 return number
-            self._assume(pod, node)
+            self.assume(pod, node)
         return len(members)
 
     def _preempt(self, pod: int) -> int:

@@ -50,9 +50,8 @@ class _Cycle(NamedTuple):
     reason: str = ""
 
 
-_Ending = tuple[
-    int, int, str, SchedulerPlugin | None, PreemptionPlan | None
-]  # a cycle as an event: pod, …, told, plugin, plan
+# A cycle as an event: pod, …, told, plugin, plan.
+_Ending = tuple[int, int, str, SchedulerPlugin | None, PreemptionPlan | None]
 
 
 class Around(NamedTuple):
@@ -154,7 +153,7 @@ class Scheduler:
         else:
             node = self._pick(pod)
             if node >= 0:
-                self._assume(pod, node)
+                self.assume(pod, node)
             elif self._pods.lowest < self._pods.shape[pod].priority:
                 plan = self._search.plan(pod, self.pinned.get(pod, -1))
         look = self._api.about(self._look) if self._profile.plugins else self._look
@@ -262,10 +261,10 @@ class Scheduler:
             self._told[cycle.pod] = cycle.reason
         then(cycle.pod)
 
-    def _assume(self, pod: int, node: int) -> None:
+    def assume(self, pod: int, node: int) -> None:
+        """The node is the pod's from now on."""
         pods = self._pods
-        pods.state[pod] = ASSUMED
-        pods.node[pod] = node
+        pods.state[pod], pods.node[pod] = ASSUMED, node
         shape = pods.shape[pod]
         self._nodes.take(node, shape)
         if self._search.counts:
@@ -343,9 +342,10 @@ class Scheduler:
         self.queue.moved(POD_GONE, but=pod)
 
     def _bind(self, pod: int) -> None:
-        self._api.call(self._client, WRITE, self._is_bound, pod)
+        self._api.call(self._client, WRITE, self.is_bound, pod)
 
-    def _is_bound(self, pod: int) -> None:
+    def is_bound(self, pod: int) -> None:
+        """The server has taken the binding."""
         if self._pods.state[pod] == GONE:
             return
         self._pods.state[pod] = BOUND

@@ -1,7 +1,7 @@
-"""Evictions where no queue object has them: kube-scheduler preempts a pod of the workload, or its node is gone.
+"""Evictions where no queue object has them: a scheduler evicts a pod of the workload, or its node is gone.
 
 A workload is evicted once until it has its place again, which is when all its pods are bound: the pods of one gang fall to one
-decision of kube-scheduler after another, within a tenth of a second. Real clusters are read the same way (`observe.displacements`).
+decision of the scheduler after another, within a tenth of a second. Real clusters are read the same way (`observe.displacements`).
 A stack with a queue of its own (Kueue) records its evictions itself.
 """
 
@@ -32,10 +32,10 @@ class WorkloadPlaces:
         self._workloads, self._pods_of = workloads, pods_of
         self._queued: set[int] = set()  # evicted by a stack's queue, which gives them their place again
 
-    def preempted(self, number: int, by: int) -> None:
-        """One decision of kube-scheduler hit the workload, for a pod of the workload `by` (negative: of none)."""
+    def preempted(self, number: int, by: int, reason: str = PREEMPTED, message: str = MESSAGE) -> None:
+        """One decision of a scheduler hit the workload, for a pod of the workload `by` (negative: of none)."""
         if number not in self._ledger.evicted:
-            self._ledger.evict(self._kernel.now, number, PREEMPTED, max(by, -1), MESSAGE)
+            self._ledger.evict(self._kernel.now, number, reason, max(by, -1), message)
 
     def evicted(self, number: int, reason: str, by: int, message: str) -> None:
         """A stack's queue took the workload's place, for the workload `by` (−1: for none)."""
