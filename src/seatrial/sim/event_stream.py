@@ -13,10 +13,10 @@ class EventStream:
         self._waiting = 0
         self._sending = False
 
-    def add(self) -> None:
-        """Queues an event; without a QPS limit events delay nothing and are skipped."""
+    def add(self, count: int = 1) -> None:
+        """Queues events; without a QPS limit they delay nothing and are skipped."""
         if self._client.limited:
-            self._waiting += 1
+            self._waiting += count
             if not self._sending:
                 self._send(None)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
 from seatrial.sim.apiserver import WRITE, ApiClient
+from seatrial.sim.event_stream import EventStream
 from seatrial.sim.goroutines import Calls, Goroutine, Goroutines
 from seatrial.sim.workqueue import WorkQueue
 from seatrial.sim.world import Sim
@@ -61,27 +62,17 @@ class Writer:
         yield WEBHOOK
 
 
-class Events:
-    """Events, sent one after another through the same token bucket as everything else."""
+class WorkloadEvents:
+    """Events about workloads, through the same token bucket as everything else."""
 
     def __init__(self, sim: Sim, client: ApiClient) -> None:
-        self._api, self._client = sim.api, client
-        self._waiting = 0
-        self._sending = False
+        self._stream = EventStream(sim.api, client)
 
     def of(self, entry: Entry, count: int = 1) -> None:
         """`count` events about this workload."""
         sent = min(count, EVENTS_AT_MOST - entry.events)
         entry.events += sent
-        self._waiting += sent if self._client.limited else 0
-        if not self._sending:
-            self._send(None)
-
-    def _send(self, _: object) -> None:
-        self._sending = self._waiting > 0
-        if self._sending:
-            self._waiting -= 1
-            self._api.call(self._client, WRITE, self._send)
+        self._stream.add(sent)
 
 
 class QueueStatus:

@@ -25,8 +25,8 @@ from seatrial.stacks.kueue.api_writes import (
     UPDATES_BATCHED,
     WATCH_LAG,
     WEBHOOK,
-    Events,
     QueueStatus,
+    WorkloadEvents,
     Writer,
 )
 from seatrial.stacks.kueue.pending import Entry
@@ -51,7 +51,7 @@ class KueueModel:
         self._processes = Goroutines(sim.kernel, sim.api)
         client = ApiClient("kueue", float(settings["qps"]), float(settings["burst"]))
         self._writer = Writer(client)
-        self._events = Events(sim, client)
+        self._events = WorkloadEvents(sim, client)
         self._waits = bool(settings["wait-for-pods-ready"])
         self._timeout = int(settings["pods-ready-timeout"])
         self._entries: dict[int, Entry] = {}

@@ -25,7 +25,7 @@ from seatrial.sim.goroutines import GoCond, Goroutine, Goroutines
 from seatrial.sim.world import Sim
 from seatrial.stacks.kueue import quota
 from seatrial.stacks.kueue.admission_cycle import ADMITTED, PREEMPTS, WAITS, Head, decide
-from seatrial.stacks.kueue.api_writes import Events, Writer
+from seatrial.stacks.kueue.api_writes import WorkloadEvents, Writer
 from seatrial.stacks.kueue.flavor_nodes import FlavorNodes
 from seatrial.stacks.kueue.pending import Entry, Freed, Pending
 from seatrial.stacks.kueue.quota_preemption import Victim
@@ -50,7 +50,7 @@ class QuotaScheduler:
         sim: Sim,
         processes: Goroutines,
         writer: Writer,
-        events: Events,
+        events: WorkloadEvents,
         settings: Mapping[str, Scalar],
         admitted: Callable[[Entry], None],
         refused: Callable[[Entry], None],
