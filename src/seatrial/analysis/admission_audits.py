@@ -26,7 +26,7 @@ def aggregate_admission(occupancy: Occupancy) -> Audit:
         return audit_of("aggregate admission", why, 0, [], never=0, crowded=0)
     parts: list[pl.DataFrame] = []
     for place, phase in enumerate(occupancy.phases):
-        let_go = seen.workloads.filter((pl.col("phase") == phase) & pl.col(ADMITTED.name).is_not_null())
+        let_go = seen.workloads.filter((pl.col("shape") == phase) & pl.col(ADMITTED.name).is_not_null())
         gang = bool(occupancy.details[place].get("gang"))
         at = let_go[ADMITTED.name].to_numpy()
         needs = let_go["pods"].to_numpy().astype(np.int64) if gang else np.minimum(let_go["pods"].to_numpy(), 1)
@@ -125,7 +125,7 @@ def declared_otherwise(occupancy: Occupancy) -> Audit:
     seen = occupancy.seen
     if ADMITTED.name not in seen.workloads.columns:
         return audit_of("declared otherwise", _NO_QUEUE, 0, [])
-    counts = dict(seen.workloads.group_by("phase").len().rows())
+    counts = dict(seen.workloads.group_by("shape").len().rows())
     examples: list[dict[str, Any]] = []
     count = 0
     for name, phase in zip(occupancy.phases, occupancy.details, strict=True):
@@ -171,7 +171,7 @@ def head_of_line(occupancy: Occupancy) -> Audit:
     count = len({row for one in found for row in one.behind.tolist()})
     finding = "No workload that would have fitted waited for longer than a minute behind one that did not."
     if count:
-        first, place = examples[0], occupancy.phases.index(seen.workloads["phase"][found[0].head])
+        first, place = examples[0], occupancy.phases.index(seen.workloads["shape"][found[0].head])
         more = f", and {some(len(found) - 1, 'other head', 'other heads')} likewise" if len(found) > 1 else ""
         pods = int(seen.workloads["pods"][found[0].head])
         waited = f"{first['first']}{f' and {n} more' if (n := first['behind'] - 1) else ''}"

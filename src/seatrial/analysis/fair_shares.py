@@ -172,7 +172,7 @@ class FleetUse:
         """Queue, time and amounts of every beginning and of every end."""
         queue = inside[spans.row]
         mine = queue >= 0
-        phases = self.seen.workloads["phase"].gather(spans.row[mine])
+        phases = self.seen.workloads["shape"].gather(spans.row[mine])
         amounts = {r: self._amounts(phases, r) * spans.pods[mine] for r in resources}
         ends = {r: -of for r, of in amounts.items()}
         return [(queue[mine], spans.since[mine], amounts), (queue[mine], spans.until[mine], ends)]
@@ -180,7 +180,7 @@ class FleetUse:
     def _amounts(self, phases: pl.Series, resource: str) -> Numbers:
         """What a queue counts per pod: what it was told, where it admits; else what pods request."""
         known = {}
-        for name, phase in self.seen.trial.phases.items():
+        for name, phase in self.seen.trial.shapes.items():
             told = phase.get("declares") if has_admissions(self.seen) else None
             asked: Mapping[str, Any] = (phase.get("requests") if told is None else told) or {}
             known[name] = int(asked.get(resource, 0))

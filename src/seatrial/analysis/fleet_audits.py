@@ -153,9 +153,9 @@ def _take_back(seen: Lifecycle) -> str:
 def _smallest(seen: Lifecycle) -> dict[tuple[str, str], int]:
     """Queue and resource → what the smallest workload asks for."""
     found: dict[tuple[str, str], int] = {}
-    sizes = seen.workloads.group_by("queue", "phase", maintain_order=True).agg(pl.col("pods").min()).rows()
+    sizes = seen.workloads.group_by("queue", "shape", maintain_order=True).agg(pl.col("pods").min()).rows()
     for queue, name, pods in sizes:
-        phase = seen.trial.phases.get(name) or {}
+        phase = seen.trial.shapes.get(name) or {}
         told = phase.get("declares")
         for resource, amount in ((phase.get("requests") if told is None else told) or {}).items():
             if amount:
@@ -178,7 +178,7 @@ class _Line:
         self.over: Numbers = over_ns(seen).fill_null(NEVER).to_numpy()
         self.priority = table["priority"].fill_null(0).to_numpy().astype(np.int64)
         self.size = table["pods"].to_numpy().astype(np.int64)
-        self.phase = table["phase"].to_list()
+        self.phase = table["shape"].to_list()  # of its pods
         self.queue = table["queue"].fill_null("").to_list()
         self.row_of = {number: row for row, number in enumerate(table["number"].to_list())}
         self.again: dict[int, list[int]] = {}  # row → admissions after an eviction
@@ -216,7 +216,7 @@ class _Line:
 
     def asks_no_less(self, rows: Numbers, row: int) -> Numbers:
         """Those of these rows whose workloads ask for as much as this one, of everything."""
-        phases = self.seen.trial.phases
+        phases = self.seen.trial.shapes
         mine = (phases.get(self.phase[row]) or {}).get("requests") or {}
 
         def needed(phase: str) -> int:

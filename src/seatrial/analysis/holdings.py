@@ -123,24 +123,24 @@ def waits_ns(seen: Lifecycle) -> pl.Series:
 
 
 def pod_microseconds(seen: Lifecycle) -> dict[str, int]:
-    """Per phase, microseconds that pods were bound, until they finished or were lost, or their workload was over."""
+    """Per shape, microseconds that pods were bound, until they finished or were lost, or their workload was over."""
     if SCHEDULED.name not in seen.pods.columns:
         return {}
     pods = _with_ends(seen).filter(pl.col(SCHEDULED.name).is_not_null())
     took = (pl.col("gone") - pl.col(SCHEDULED.name)).clip(lower_bound=0) // _US
-    return {str(phase): int(us) for phase, us in pods.group_by("phase").agg(took.sum()).rows()}
+    return {str(phase): int(us) for phase, us in pods.group_by("shape").agg(took.sum()).rows()}
 
 
 def lost_microseconds(seen: Lifecycle) -> dict[str, int]:
-    """Per phase, pod-microseconds of work that evictions threw away: since the pod ran, or for a gang since all its pods did,
+    """Per shape, pod-microseconds of work that evictions threw away: since the pod ran, or for a gang since all its pods did,
     without what a checkpoint kept. What earlier runs left is whole checkpoints, so only the last run's remainder is lost."""
     evicted = seen.evictions.filter(pl.col("event") == EVICTED).select("workload", "at_ns")
     if not evicted.height or not {LOST.name, RUNNING.name} <= set(seen.pods.columns):
         return {}
-    phases = seen.trial.phases
+    phases = seen.trial.shapes
     pods = _with_ends(seen).join(evicted, on="workload", how="semi").filter(pl.col(RUNNING.name).is_not_null())
     of: dict[tuple[int, str, int], list[tuple[int, int | None]]] = {}
-    for number, phase, size, ran, lost in pods.select("workload", "phase", "size", RUNNING.name, LOST.name).iter_rows():
+    for number, phase, size, ran, lost in pods.select("workload", "shape", "size", RUNNING.name, LOST.name).iter_rows():
         of.setdefault((number, phase, size), []).append((ran, lost))
     found: dict[str, int] = {}
     for (_, phase, size), times in of.items():
@@ -257,7 +257,7 @@ def _created(seen: Lifecycle) -> Spans:
 def _with_ends(seen: Lifecycle) -> pl.DataFrame:
     """The pods with phase, size and row of their workload, and when they were `gone`."""
     of = seen.workloads.select(
-        pl.col("number").alias("workload"), "phase", pl.col("pods").alias("size"), over_ns(seen).alias("over"),
+        pl.col("number").alias("workload"), "shape", pl.col("pods").alias("size"), over_ns(seen).alias("over"),
         pl.int_range(pl.len()).alias("row"),
     )  # fmt: skip
     ends = [name for name in (FINISHED.name, LOST.name) if name in seen.pods.columns]

@@ -63,13 +63,13 @@ class _Events:
 
 
 class Occupancy:
-    """The pods and nodes of a trial as arrays. A phase stands for the shape of its pods."""
+    """The pods and nodes of a trial as arrays. `phases` are the shapes of pods: a phase stands for its only one."""
 
     def __init__(self, seen: Lifecycle) -> None:
         self.seen = seen
         document = seen.trial.document
-        self.phases = list(seen.trial.phases)
-        self.details = [seen.trial.phases[name] for name in self.phases]
+        self.phases = list(seen.trial.shapes)
+        self.details = [seen.trial.shapes[name] for name in self.phases]
         asked = {name for phase in self.details for name, amount in (phase.get("requests") or {}).items() if amount}
         self.resources = [PODS, *sorted(asked - {PODS})]
         self.requests = np.array(
@@ -118,7 +118,7 @@ class Occupancy:
     def phase_of_workloads(self) -> Numbers:
         """Per row of workloads the place of its phase; −1 for a phase that trial.json lacks."""
         numbers = {name: place for place, name in enumerate(self.phases)}
-        phases = self.seen.workloads["phase"].replace_strict(numbers, default=-1, return_dtype=pl.Int64)
+        phases = self.seen.workloads["shape"].replace_strict(numbers, default=-1, return_dtype=pl.Int64)
         return np.asarray(phases.to_numpy())
 
     @cached_property

@@ -38,8 +38,8 @@ _Times = npt.NDArray[np.int64]
 class Lifecycle:
     """The stages of one trial's workloads and pods.
 
-    `workloads`: number, workload (its name), phase, pods, queue, class, priority, one column per stage of the trial,
-    `first_running`.
+    `workloads`: number, workload (its name), phase, pods, queue, class, priority, index, shape (of its pods: the name in
+    `TrialRecord.shapes`), one column per stage of the trial, `first_running`.
     `pods`: pod, workload (its number), name, node (its number), one column per pod stage of the trial.
     All times are Int64 nanoseconds since the epoch, null where the stage was not reached.
     """
@@ -85,6 +85,7 @@ def lifecycle(trial: TrialRecord, observed: Observations | None = None) -> Lifec
     of_pods = part.pods["workload"].to_numpy()
     workloads = submitted.frame.clone()
     workloads.columns = [SUBMITTED.name if name == "at_ns" else name for name in workloads.columns]
+    workloads = workloads.with_columns(pl.coalesce("shape", "phase").alias("shape"))
     numbers = workloads["number"].to_numpy()
     room = int(numbers[-1]) + 1 if len(numbers) else 0
     sizes = np.zeros(room, dtype=np.int64)

@@ -118,11 +118,11 @@ def _otherwise(of: Sample) -> int:
 
 
 def _lost(kind: str, of: Sample) -> float:
-    return resource_seconds(of.lost_us, of.trial.phases, kind)
+    return resource_seconds(of.lost_us, of.trial.shapes, kind)
 
 
 def _held(kind: str, of: Sample) -> float:
-    return resource_seconds(of.held_us, of.trial.phases, kind)
+    return resource_seconds(of.held_us, of.trial.shapes, kind)
 
 
 def _quota(what: str, kind: str, of: Sample) -> float | None:

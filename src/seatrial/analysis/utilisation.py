@@ -36,7 +36,7 @@ class Use:
 def use(trial: Lifecycle, until_ns: int) -> Use:
     """Between the first submission and `until_ns`."""
     ran, held = _microseconds(trial, until_ns)
-    phases = trial.trial.phases
+    phases = trial.trial.shapes
     capacity = _capacity(trial, until_ns)
     used = {gpu: sum(us * _amount(phases[p].get("requests"), gpu) for p, us in ran.items()) for gpu in (False, True)}
     idle = {gpu: sum(us * _amount(phases[p].get("requests"), gpu) for p, us in held.items()) for gpu in (False, True)}
@@ -53,11 +53,11 @@ def _microseconds(trial: Lifecycle, until_ns: int) -> tuple[dict[str, int], dict
     stages = trial.pods.columns
     if RUNNING.name not in stages or SCHEDULED.name not in stages:
         return {}, {}
-    phases = trial.trial.phases
+    phases = trial.trial.shapes
     gangs = [name for name, phase in phases.items() if phase.get("gang")]
     ends = [name for name in (FAILED.name, DELETED.name) if name in trial.workloads.columns]
     whole = trial.workloads.select(
-        pl.col("number").alias("workload"), "phase", pl.col(RUNNING.name).alias("whole"),
+        pl.col("number").alias("workload"), pl.col("shape").alias("phase"), pl.col(RUNNING.name).alias("whole"),
         pl.min_horizontal(*ends, pl.lit(until_ns)).clip(upper_bound=until_ns).alias("gone"),
     )  # fmt: skip
     over = pl.coalesce(*(name for name in (FINISHED.name, LOST.name) if name in stages), "gone")

@@ -58,8 +58,7 @@ def print_queues(trial: Trial, console: Console) -> None:
 def _workloads(trial: Trial) -> Counter[str]:
     counts: Counter[str] = Counter()
     for submit in trial.phases(Submit):
-        for queue in submit.queues or (submit.queue,):
-            counts[queue] += submit.per_queue
+        counts.update(submit.queue_counts())
     return counts
 
 

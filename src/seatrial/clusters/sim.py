@@ -68,7 +68,7 @@ class SimCluster:
         settings = trial.setup.settings
         self._directory = directory
         self._loaded = _loaded_apiserver(trial, self._kernel, directory) if needs_loaded_apiserver(trial) else None
-        requests = [submit.shape.requests for submit in trial.phases(Submit)]
+        requests = [shape.requests for submit in trial.phases(Submit) for shape in submit.shapes]
         if self._loaded:
             requests += [row.shape.requests for row in self._loaded.objects.rows.values() if row.shape]
         self._sim = Sim(

@@ -96,6 +96,7 @@ class PodShape:
     spread: bool = False  # preferred anti-affinity by host name among the pods of one workload
     terms: tuple[Term, ...] = ()  # required: labels of existing nodes
     image: str = ""  # image of real containers; fake nodes run none
+    name: str = ""  # in trial.json, of one of several shapes of a phase (PHASE#3); empty: the phase has only this one
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ SMALL = 1 << 16  # bytes of submitted.jsonl, some 600 workloads
 _SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
     "refused": pl.String, "error_ns": pl.Int64, "queue": pl.String, "class": pl.String, "priority": pl.Int32,
+    "index": pl.Int32, "shape": pl.String,
 }  # fmt: skip
 _ATTRIBUTES = {"class": "class_name"}  # columns whose name is a keyword
 
@@ -39,6 +40,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     queue: str = ""
     class_name: str = msgspec.field(default="", name="class")  # empty: the phase
     priority: int = 0
+    shape: str = ""  # of its pods, where the phase has several
 
 
 class SubmittedLine(msgspec.Struct):
@@ -54,6 +56,8 @@ class SubmittedLine(msgspec.Struct):
     queue: str | None = None
     class_name: str | None = msgspec.field(default=None, name="class")
     priority: int | None = None
+    index: int | None = None
+    shape: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -72,7 +76,7 @@ class Submissions:
         """The line of one workload that was sent at `at`, nanoseconds since the trial's epoch."""
         line = _Line(
             workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at, refused,
-            error, workload.queue, workload.class_name, workload.shape.priority,
+            error, workload.queue, workload.class_name, workload.shape.priority, workload.shape.name,
         )  # fmt: skip
         self._lines.append(self._encode(line))
         if len(self._lines) >= 4096:

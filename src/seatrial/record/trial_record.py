@@ -140,6 +140,15 @@ class TrialRecord:
     def phases(self) -> dict[str, dict[str, Any]]:
         return dict(self.document.get("phases") or {})
 
+    @cached_property
+    def shapes(self) -> dict[str, dict[str, Any]]:
+        """The shapes of pods by name: a phase stands for its only one; a trace has several, called PHASE#0 and so on."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, phase in self.phases.items():
+            own = phase.get("shapes") or {name: {}}
+            found.update({key: {**phase, **shape} for key, shape in own.items()})
+        return found
+
     @property
     def unaudited(self) -> bool:
         """No audit was made: the trial was cut off, or sampled without knowledge of the nodes."""

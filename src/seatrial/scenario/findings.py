@@ -9,24 +9,30 @@ from functools import partial
 
 from seatrial.model.fit import admits, why_nowhere
 from seatrial.model.fleet import NEVER, FlavorQuota, Fleet, Queue
-from seatrial.model.plan import NodeGroup, PodShape, Trial
+from seatrial.model.plan import Amounts, NodeGroup, PodShape, Trial
 from seatrial.model.settings import is_flag
 from seatrial.model.units import format_quantity
-from seatrial.scenario.actions.submit_workloads import Submit
+from seatrial.scenario.actions.submit_workloads import ShapeDemand, Submit
 
 INFINITE = math.inf
+FEW_GROUPS = 12  # whose obstacles a message lists one by one
 
 
 def findings_of(trial: Trial) -> list[str]:
     """One line each; the trial runs anyway."""
-    found = [*check_never_fits(trial), *_gangs_too_large(trial), *_quota_findings(trial)]
+    found = [f"{submit.name}: {said}" for submit in trial.phases(Submit) for said in submit.findings]
+    found += [*check_never_fits(trial), *_gangs_too_large(trial), *_quota_findings(trial)]
     if trial.on == "sim":
         found += _not_simulated(trial)
-    elif any(group.existing for group in trial.node_groups()) and any(s.shape.priority for s in trial.phases(Submit)):
+    elif any(group.existing for group in trial.node_groups()) and _has_priorities(trial):
         found.append(
             "pods with a priority are scheduled first but evict no others on existing nodes (preemptionPolicy: Never)"
         )
     return found
+
+
+def _has_priorities(trial: Trial) -> bool:
+    return any(shape.priority for submit in trial.phases(Submit) for shape in submit.shapes)
 
 
 def _not_simulated(trial: Trial) -> list[str]:
@@ -54,11 +60,24 @@ def _not_simulated(trial: Trial) -> list[str]:
 def check_never_fits(trial: Trial) -> list[str]:
     """One line per submit whose pods fit no node, counting nodes that later steps add."""
     found = []
+    groups = trial.node_groups()
     for submit in trial.phases(Submit):
-        reason = why_nowhere(trial.node_groups(), submit.shape)
-        if reason is not None:
-            found.append(f"{submit.name}: a pod that requests {_asked(submit)} fits on no node ({reason})")
+        nowhere = [(one, why) for one in submit.demands(trial) if (why := why_nowhere(groups, one.shape)) is not None]
+        if nowhere:
+            first, reason = nowhere[0]
+            reason = (
+                reason if len(groups) <= FEW_GROUPS else "too little room, or labels and taints, on all kinds of nodes"
+            )
+            pod = f"a pod that requests {_asked(first.shape)} fits on no node ({reason})"
+            found.append(f"{submit.name}: {_so_many(submit, [one for one, _ in nowhere])}{pod}")
     return found
+
+
+def _so_many(submit: Submit, of: list[ShapeDemand]) -> str:
+    """`12 of 8,152 workloads never start: `; nothing where all have the same shape."""
+    if len(submit.shapes) == 1:
+        return ""
+    return f"{sum(one.workloads for one in of):,} of {submit.count:,} workloads never start: "
 
 
 def _gangs_too_large(trial: Trial) -> list[str]:
@@ -66,10 +85,11 @@ def _gangs_too_large(trial: Trial) -> list[str]:
     found = []
     groups = trial.node_groups()
     for submit in trial.phases(Submit):
-        room = _room(groups, submit.shape)
-        if submit.gang and room and (largest := max(submit.sizes_in(trial))) > room:
-            gang = f"a gang of {largest} pods that each request {_asked(submit)}"
-            found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
+        for one in submit.demands(trial):
+            room = _room(groups, one.shape) if one.gang else 0
+            if room and one.largest > room:
+                gang = f"a gang of {one.largest} pods that each request {_asked(one.shape)}"
+                found.append(f"{submit.name}: {gang} is larger than the cluster, which holds {room} of them")
     return found
 
 
@@ -92,30 +112,34 @@ def _quota_findings(trial: Trial) -> list[str]:
     if fleet.preemption.fair_sharing and fleet.preemption.while_borrowing != NEVER:
         found.append(f"set-up '{trial.setup.name}': `while-borrowing` has no effect with fair sharing")
     for submit in trial.phases(Submit):
-        found += _never_covered(submit, max(submit.sizes_in(trial)), fleet)
+        found += _never_covered(submit, trial, fleet)
     return found
 
 
-def _never_covered(submit: Submit, size: int, fleet: Fleet) -> Iterator[str]:
+def _never_covered(submit: Submit, trial: Trial, fleet: Fleet) -> Iterator[str]:
     """Once per reason: queues of `queue: each` are mostly alike."""
     said: set[str] = set()
-    requests = submit.shape.requests if submit.declares is None else submit.declares
     queues = {queue.name: queue for queue in fleet.queues}
-    for name in submit.queues or ((submit.queue,) if submit.queue else ()):
-        queue = queues[name]
-        for resource, amount in requests.items():
-            quotas = [quota for quota in queue.quotas if resource in quota.nominal]
-            if not quotas:
-                why = f"has no quota of {resource}, which its workloads request: they are never admitted"
-            else:
-                most = max(map(partial(_may_use, queue, resource), quotas))
-                if most is INFINITE or amount * size <= most:
-                    continue
-                needs, has = (format_quantity(int(value), resource) for value in (amount * size, most))
-                why = f"may use {resource} {has} at most, and a workload of {size} pods needs {needs}: it is never admitted"
-            if why not in said:
-                said.add(why)
-                yield f"{submit.name}: queue '{name}' {why}"
+    for one in submit.demands(trial):
+        for name, size in one.queues:
+            for why in _why_never(queues[name], one.counted, size):
+                if why not in said:
+                    said.add(why)
+                    yield f"{submit.name}: queue '{name}' {why}"
+
+
+def _why_never(queue: Queue, counted: Amounts, size: int) -> Iterator[str]:
+    for resource, amount in counted.items():
+        quotas = [quota for quota in queue.quotas if resource in quota.nominal]
+        if not quotas:
+            why = f"has no quota of {resource}, which its workloads request: they are never admitted"
+        else:
+            most = max(map(partial(_may_use, queue, resource), quotas))
+            if most is INFINITE or amount * size <= most:
+                continue
+            needs, has = (format_quantity(int(value), resource) for value in (amount * size, most))
+            why = f"may use {resource} {has} at most, and a workload of {size} pods needs {needs}: it is never admitted"
+        yield why
 
 
 def _may_use(queue: Queue, resource: str, quota: FlavorQuota) -> float:
@@ -136,6 +160,6 @@ def _room(groups: Iterable[NodeGroup], shape: PodShape) -> int:
     return room
 
 
-def _asked(submit: Submit) -> str:
-    requests = submit.shape.requests.items()
+def _asked(shape: PodShape) -> str:
+    requests = shape.requests.items()
     return ", ".join(f"{resource} {format_quantity(amount, resource)}" for resource, amount in requests) or "nothing"

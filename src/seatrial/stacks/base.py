@@ -69,7 +69,7 @@ class StackBase(Stack):
 
     def findings(self, trial: Trial) -> Sequence[str]:
         """Kueue has rules of preemption, kube-scheduler has none but priorities."""
-        priorities = {submit.shape.priority for submit in submits(trial)}
+        priorities = {shape.priority for submit in submits(trial) for shape in submit.shapes}
         if not trial.setup.fleet.queues or "cohorts" in self.honours or len(priorities) < 2:
             return ()
         return (

@@ -69,9 +69,13 @@ _KEPT = ("cluster", "binaries", "context", "kubeconfig", "profile")
 def _with_files(document: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Paths of programs, configurations and data are relative to the directory of the scenario file."""
     whole: dict[str, Any] = copy.deepcopy(dict(document))
-    for empirical in _under("empirical", whole.get("steps")):
+    for holder in _holding("empirical", whole.get("steps")):
+        empirical = holder["empirical"]
         if isinstance(empirical, dict) and isinstance(empirical.get("file"), str):
             empirical["file"] = str((Path(file).parent / empirical["file"]).absolute())
+    for named in _holding("trace", whole.get("steps")):
+        if isinstance(named["trace"], str):
+            named["trace"] = str((Path(file).parent / named["trace"]).absolute())
     for setup in (whole.get("setups") or {}).values():
         for part in (setup.get("components") or {}).values():
             for key in ("binary", "config"):
@@ -80,9 +84,9 @@ def _with_files(document: Mapping[str, Any], file: str) -> dict[str, Any]:
     return whole
 
 
-def _under(key: str, data: Any) -> Iterator[Any]:
-    """All values of a key, however deep."""
+def _holding(key: str, data: Any) -> Iterator[Any]:
+    """All mappings that have a key, however deep."""
     if isinstance(data, dict) and key in data:
-        yield data[key]
+        yield data
     for child in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
-        yield from _under(key, child)
+        yield from _holding(key, child)

@@ -86,6 +86,7 @@ def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
         "tolerations": to_json(submit.shape.tolerations),
         "priority": submit.shape.priority,
         "interactive": submit.interactive,
+        **submit.described(),
         **({"drawn": drawn} if drawn else {}),
         **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }

@@ -164,4 +164,4 @@ class Session:
 
 def priorities(trial: Trial) -> list[int]:
     """Priorities that need a class: workloads without one have priority 0."""
-    return sorted({submit.shape.priority for submit in trial.phases(Submit)} - {0})
+    return sorted({shape.priority for submit in trial.phases(Submit) for shape in submit.shapes} - {0})

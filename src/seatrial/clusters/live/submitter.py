@@ -56,7 +56,7 @@ class WorkloadSubmitter:
         self.workloads: list[Workload] = []
         self._session, self._place = session, place
         self._objects: list[list[tuple[Any, str]]] = []  # per workload: resource and name of what was made for it
-        priorities = {submit.shape.priority for submit in session.trial.phases(Submit)}
+        priorities = {shape.priority for submit in session.trial.phases(Submit) for shape in submit.shapes}
         # Where a queue admits workloads, its priorities are not those of pods.
         self._preempts = len(priorities) > 1 and ADMITTED.name not in session.ledger.number
         self._limit = RateLimit.of(session.trial.setup.client.rate)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -29,10 +29,11 @@ from seatrial.scenario.field_types import (
     TolerationText,
     choice,
 )
-from seatrial.scenario.fields import FieldMistake, Fields, alone, contradictory
+from seatrial.scenario.fields import FieldMistake, alone, contradictory
 from seatrial.scenario.manifests import OverlayMap
 from seatrial.scenario.queue_fields import EACH, ClassName, PriorityOrName, QueueReference
 from seatrial.scenario.source import KeyPath
+from seatrial.scenario.trace_fields import TraceFields
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load  # numpy: a command that only submits starts without it
@@ -41,7 +42,7 @@ LONGEST_WORKLOAD_NAME = 55  # of the 63 of a Job: an Indexed one adds a pod's in
 MOST_PODS = 2**31 - 1  # pods of a trial are numbered in 32 bits
 
 
-class SubmitFields(Fields):
+class SubmitFields(TraceFields):
     """Workloads to submit."""
 
     name: ObjectName | None = Field(
@@ -58,9 +59,12 @@ class SubmitFields(Fields):
     order: Annotated[str, choice("order", ("given", "shuffled"))] = Field(
         "given", description="Whether sizes come as listed or shuffled."
     )
-    duration: DurationDrawn = Field(description="How long each pod runs: 10s, 5s..15s, or a distribution.")
+    duration: DurationDrawn | None = Field(None, description="How long each pod runs: 10s, 5s..15s, or a distribution.")
     requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
-    gang: Flag = Field(False, description="true: it runs only while all its pods run.")
+    gang: Flag | None = Field(
+        None,
+        description="true: it runs only while all its pods run (false if not given; of a trace, as its format has it).",
+    )
     declares: AmountMap | None = Field(
         None, description="Requests per pod that the queue sees, if not those of the pods."
     )
@@ -98,13 +102,19 @@ class SubmitFields(Fields):
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
+        found = cls.of_traces(written)
+        if "trace" in written:
+            return found
         paces = [key for key in ("rate", "burst", "parallel") if key in written]
-        found = contradictory(written, ("sizes", "pods"), *((paces[0], other) for other in paces[1:]))
+        found += contradictory(written, ("sizes", "pods"), *((paces[0], other) for other in paces[1:]))
         found += alone(written, each="sizes", order="sizes", arrival="rate", every="burst", delay="parallel")
         if "sizes" in written:
             found += contradictory(written, ("count", "each"))
         elif "count" not in written:
             found.append(FieldMistake("", "submit needs 'count'", "add the number of workloads, like count: 10"))
+        if "duration" not in written:
+            what, about = "'submit' has no 'duration'", "how long each pod runs: 10s, 5s..15s, or a distribution"
+            found.append(FieldMistake("", what, f"add `duration:` ({about})"))
         if "burst" in written and "every" not in written:
             found.append(FieldMistake("burst", "'burst' needs 'every'", "add the time between bursts, like every: 5s"))
         return found
@@ -116,6 +126,17 @@ class TakesLoads(Protocol):
 
     async def load(self, load: Load) -> Tally:
         """Submits the workloads when they are due; returns when all are answered."""
+
+
+class ShapeDemand(NamedTuple):
+    """The workloads of a submit whose pods have the same shape."""
+
+    shape: PodShape
+    counted: Amounts  # what a queue counts per pod
+    gang: bool
+    workloads: int
+    largest: int  # pods
+    queues: tuple[tuple[str, int], ...]  # that they go to, with the largest of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +172,33 @@ class Submit(Phase):
             return round(self.sizes.mean * self.count)
         rounds, rest = divmod(self.per_queue, len(self.sizes))
         return (rounds * sum(self.sizes) + sum(self.sizes[:rest])) * (len(self.queues) or 1)
+
+    @property
+    def shapes(self) -> tuple[PodShape, ...]:
+        """All shapes that its pods have."""
+        return (self.shape,)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is to be said before a run of where its workloads come from."""
+        return ()
+
+    def demands(self, trial: Trial) -> Iterator[ShapeDemand]:
+        """Its workloads by the shape of their pods."""
+        largest = max(self.sizes_in(trial))
+        queues = self.queues or ((self.queue,) if self.queue else ())
+        counted = self.shape.requests if self.declares is None else self.declares
+        yield ShapeDemand(
+            self.shape, counted, self.gang, self.count, largest, tuple((queue, largest) for queue in queues)
+        )
+
+    def queue_counts(self) -> Mapping[str, int]:
+        """How many workloads go to each queue."""
+        return dict.fromkeys(self.queues or (self.queue,), self.per_queue)
+
+    def described(self) -> dict[str, Any]:
+        """What else trial.json says of it."""
+        return {}
 
     @property
     def per_queue(self) -> int:
@@ -225,13 +273,18 @@ def submits_named(planning: Planning, phase: WrittenPhase, of: Sequence[str] | N
 
 def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
     fields: SubmitFields = phase.fields
+    if fields.trace is not None:
+        from seatrial.scenario.actions.replay_trace import plan_replay  # a kind of Submit, made of this module's
+
+        return _counted(planning, phase, plan_replay(planning, phase))
+    assert fields.duration is not None
     requests = {resource: amount for resource, amount in fields.requests.items() if amount}
     declares = fields.declares and {resource: amount for resource, amount in fields.declares.items() if amount}
     shape = PodShape(
         requests,
         dict(fields.selector),
         tuple((label, tuple(values)) for label, values in fields.affinity.items()),
-        _all_taints(planning) if fields.tolerations is None else tuple(fields.tolerations),
+        all_taints(planning) if fields.tolerations is None else tuple(fields.tolerations),
         planning.fleet.priorities.get(fields.priority, fields.priority),
         fields.spread,
     )
@@ -244,7 +297,7 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
         fields.order == "shuffled",
         shape,
         drawn_durations(fields.duration, *_reading(planning, phase, "duration")),
-        fields.gang,
+        bool(fields.gang),
         None if declares == requests else declares,  # equal to the pods' requests: the same as without `declares`
         _pace(fields),
         fields.overlay or None,
@@ -253,11 +306,16 @@ def _plan(planning: Planning, phase: WrittenPhase) -> Submit:
         class_name=fields.label or "",
         checkpoint=fields.checkpoint or 0,
     )
+    if _last_due(submit.pace, submit.per_queue) > LONGEST_DURATION:
+        planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
+    return _counted(planning, phase, submit)
+
+
+def _counted(planning: Planning, phase: WrittenPhase, submit: Submit) -> Submit:
+    """Refuses a trial of more pods than can be numbered."""
     pods = submit.pods + sum(other.pods for other in planning.planned(Submit).values())
     if pods > MOST_PODS:
         planning.wrong(phase.path, f"{pods:,} pods are more than a trial can hold ({MOST_PODS:,})", "submit fewer")
-    if _last_due(submit.pace, submit.per_queue) > LONGEST_DURATION:
-        planning.wrong(phase.path, "at this pace submitting takes more than ten years", "submit fewer, or faster")
     return submit
 
 
@@ -294,7 +352,7 @@ def _each_queue(planning: Planning, phase: WrittenPhase) -> tuple[str, ...]:
     return names
 
 
-def _all_taints(planning: Planning) -> tuple[Toleration, ...]:
+def all_taints(planning: Planning) -> tuple[Toleration, ...]:
     """The taints of all nodes, including those that later steps add."""
     changes = [phase.fields for phase in planning.written if isinstance(phase.fields, NodesFields)]
     taints = [taint for group in planning.groups.values() for taint in group.taints]

@@ -42,7 +42,7 @@ class Fluence(StackBase):
                 "so it cannot be built here; it runs on sim, and on kubeconfig where it is installed"
             )
         for submit in submits(trial):
-            if submit.shape.selector or submit.shape.affinity or submit.shape.terms:
+            if any(shape.selector or shape.affinity or shape.terms for shape in submit.shapes):
                 return f"{submit.name} asks for nodes by their labels, which Fluence does not look at"
             for group in trial.node_groups():
                 if not admits(group, submit.shape):

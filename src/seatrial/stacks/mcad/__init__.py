@@ -52,7 +52,7 @@ class Mcad(StackBase):
         if trial.setup.settings["mcad"]["version"] != "1.40":
             return "MCAD 1.32 is modelled only; 1.40 is the version that runs on real clusters"
         for submit in submits(trial):
-            if counted(submit).get("memory", 0) * max(submit.sizes_in(trial)) > MEMORY_MOST:
+            if any(one.counted.get("memory", 0) * one.largest > MEMORY_MOST for one in submit.demands(trial)):
                 return f"{submit.name} asks for 2 GiB of memory or more, which MCAD counts in 32 bits"
         return super().refuses(trial)
 
