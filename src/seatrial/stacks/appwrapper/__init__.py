@@ -27,7 +27,7 @@ CEILING = 24 * HOUR  # gracePeriodCeiling (pkg/config/config.go): longer grace p
 GRACES = ("admission-grace", "warmup-grace", "failure-grace", "retry-pause")
 
 
-class AppWrapper(StackBase):
+class AppWrapperOperator(StackBase):
     """Identity: the operator without a queue. Every AppWrapper is deployed at once."""
 
     name = "appwrapper"
@@ -72,4 +72,4 @@ def bad_graces(settings: Mapping[str, Scalar]) -> str | None:
     return None
 
 
-stack = AppWrapper()
+stack = AppWrapperOperator()

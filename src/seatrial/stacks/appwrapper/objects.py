@@ -25,7 +25,7 @@ class _Status(Conditions):
     retries: int = 0
 
 
-class AppWrapperShape(Object):
+class WrapperV1beta2(Object):
     """What is read of an AppWrapper."""
 
     status: _Status = msgspec.field(default_factory=_Status)
@@ -43,7 +43,7 @@ _TIMED_OUT = "InsufficientPodsReady"  # reason of Unhealthy: the pods did not ex
 
 
 def see_appwrapper(
-    phases: Mapping[str, tuple[Stage, ...]], observer: Observer, stamp: int, event: str, wrapper: AppWrapperShape
+    phases: Mapping[str, tuple[Stage, ...]], observer: Observer, stamp: int, event: str, wrapper: WrapperV1beta2
 ) -> None:
     """Its phase and its condition PodsReady are stages; a reset is an eviction, with the reason of the condition Unhealthy."""
     name, source, status = wrapper.metadata.name, source_of(event), wrapper.status
@@ -95,7 +95,7 @@ def see_deployed_job(observer: Observer, stamp: int, event: str, job: Job) -> No
 def watches(phases: Mapping[str, tuple[Stage, ...]] = _PHASES) -> tuple[Watch, ...]:
     """AppWrappers, their Jobs and pods."""
     return (
-        Watch(APPWRAPPERS, AppWrapperShape, partial(see_appwrapper, phases)),
+        Watch(APPWRAPPERS, WrapperV1beta2, partial(see_appwrapper, phases)),
         Watch(JOBS, Job, see_deployed_job),
         Watch(PODS, Pod, see_pod_and_why),
     )
