@@ -13,16 +13,8 @@ from seatrial.model.barrier import Barrier
 from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import (
-    COMPLETED,
-    CREATED,
-    DELETED,
-    FINISHED,
-    PODS_CREATED,
-    RUNNING,
-    SCHEDULED,
-    SUBMITTED,
-    Stage,
-)
+    COMPLETED, CREATED, DELETED, FAILED, FINISHED, PODS_CREATED, RUNNING, SCHEDULED, SUBMITTED, Stage,
+)  # fmt: skip
 from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, PodShape, Workload
 from seatrial.model.randomness import scalars, stream_seed
@@ -136,7 +128,7 @@ class Sim:
         parts = Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound, random)
         self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
-        made.preemption.delete, made.preemption.evicted = self._delete_victim, self.places.preempted
+        made.preemption.delete, made.preemption.evicted = self.delete_pod, self.places.preempted
         return made
 
     @property
@@ -249,6 +241,8 @@ class Sim:
         """Records that the workload reached the stage now, unless it did before."""
         if not self.ledger.has_reached(number, self.ledger.number[stage.name]):
             self.ledger.move(self.kernel.now, number, self.ledger.number[stage.name])
+            if stage is FAILED:
+                self._is_over(number)
 
     def capacity(self) -> dict[str, int]:
         """What the nodes that are there have in all."""
@@ -355,8 +349,11 @@ class Sim:
             call(job)
         self.jobs.pod_finished(job)
 
-    def _delete_victim(self, pod: int) -> None:
-        """kube-scheduler has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+    def delete_pod(self, pod: int) -> None:
+        """Somebody has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+        if self.pods.state[pod] == pod_state.PENDING:
+            self._lose(pod)
+            return
         self._terminating.add(pod)
         if self.nodes.groups[self.pods.node[pod]].kubelet:
             self._is_gone(pod)
