@@ -13,10 +13,9 @@ from typing import Any
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
-from seatrial.model.fleet import PREEMPTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import time_sources
-from seatrial.observe.displacements import Displacements, disruption, eviction_reason
+from seatrial.observe.displacements import Displacements, disruption
 from seatrial.record.ledger import Ledger
 
 _ENDED = ("Succeeded", "Failed")
@@ -171,8 +170,7 @@ class Observer:
     def _displaced(self, gone: Pod, owner: int, stamp: int) -> None:
         why, meta = disruption(gone), gone.metadata
         if why is not None and self.displacements.begins(owner):
-            reason = eviction_reason(why)
-            by = self.displacements.preemptor(gone) if reason == PREEMPTED else ""
+            reason, by = self.displacements.told(why, gone)
             self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)
         self.displacements.lost(owner)
 
