@@ -19,7 +19,7 @@ from seatrial.model.fleet import OTHER, PREEMPTED, RECLAIMED, TIMED_OUT
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch, see_pod, source_of
 from seatrial.stacks.kai import BIND_REQUESTED
-from seatrial.stacks.kai.kinds import BIND_REQUESTS, POD_GROUPS
+from seatrial.stacks.kai.kai_kinds import BIND_REQUESTS, POD_GROUPS
 
 _BY = re.compile(r"was preempted by (higher priority )?workload [^/\s]*/([^\s]*?)\.?(?:\s|$)")
 _TOO_FEW = "doesn't meet the minimum required number of pods"

@@ -16,13 +16,14 @@ from seatrial.kube.resources import JOBS
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
 from seatrial.model.plan import Amounts, Scalar, Setup, Workload
+from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.units import MILLISECOND
 from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
 from seatrial.stacks.free_ports import HOST, free_port
 from seatrial.stacks.kai.fleet_rules import actions_of
-from seatrial.stacks.kai.kinds import (
+from seatrial.stacks.kai.kai_kinds import (
     BIND_REQUESTS,
     GROUP_ANNOTATION,
     POD_GROUPS,
@@ -103,10 +104,10 @@ class KaiReal(DefaultReal):
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
-        """The PodGroup is created first: a pod without its group is not looked at."""
+        """The PodGroup is created first: a pod without its group is not looked at. Even without priorities KAI may move any."""
         queue, name = study_name(labels, workload.queue or ONLY), study_name(labels, workload.name)
         metadata = {"annotations": {GROUP_ANNOTATION: name}, "labels": {QUEUE_LABEL: queue}}
-        made = job_objects.manifests(workload, labels, SCHEDULER_NAME)
+        made = job_objects.manifests(survives_preemption(workload), labels, SCHEDULER_NAME)
         named = [
             replace(m, body=job_objects.with_template(m.body, {"metadata": metadata})) if m.resource == JOBS else m
             for m in made
