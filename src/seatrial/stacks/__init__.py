@@ -16,10 +16,6 @@ from seatrial.model.settings import Setting, resolve
 
 # Schedulers that `doctor` looks for although they have no stack here yet.
 WITHOUT_A_STACK: Mapping[str, PresenceSigns] = {
-    "appwrapper": PresenceSigns(
-        "appwrappers.workload.codeflare.dev", ("appwrapper-controller-manager",), "workload.codeflare.dev/v1beta2"
-    ),
-    "yunikorn": PresenceSigns(deployments=("yunikorn-scheduler",)),
     "kai": PresenceSigns("queues.scheduling.run.ai", ("kai-scheduler-default", "kai-operator", "binder")),
 }
 
