@@ -39,6 +39,7 @@ class Observer:
         self.interactive: set[str] = set()  # workloads that run until deleted: they complete when they run
         self.failures: dict[str, int] = {}  # reason why workloads could not be submitted → how many
         self.places: dict[int, int] = {}  # pod → node
+        self.held: dict[str, dict[str, str]] = {}  # workload → pods of the stack's that hold nodes for its own → node
         self.said: dict[int, str] = {}  # workload → why it waits, as its queue says
         self.troubles: dict[str, None] = {}  # problems that components of the stack report
         self.alive = 0  # last heartbeat of this process; 0 without heartbeats
@@ -84,6 +85,19 @@ class Observer:
         workload = self.workloads.get(name)
         if workload is not None:
             self.said[workload] = text
+
+    def hold(self, pod: str, workload: str, node: str) -> int:
+        """Records that a pod of the stack's holds a node for a workload; returns how many hold one for it."""
+        held = self.held.setdefault(workload, {})
+        held[pod] = node
+        return len(held)
+
+    def let_go(self, pod: str, workload: str) -> None:
+        """Such a pod holds its node no longer."""
+        held = self.held.get(workload, {})
+        held.pop(pod, None)
+        if not held:
+            self.held.pop(workload, None)
 
     def trouble(self, text: str) -> None:
         """Records a problem of the stack."""

@@ -90,7 +90,7 @@ class WorkloadSubmitter:
         self.workloads.append(workload)
         if workload.interactive:
             observer.interactive.add(workload.name)
-        manifests = session.stack.real.render(workload, session.labels)
+        manifests = session.stack.real.for_setup(session.trial.setup).render(workload, session.labels)
         self._objects.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
         sent.append(now)
