@@ -12,7 +12,7 @@ import typer
 
 from seatrial.cli import gate_options
 from seatrial.cli.output import error_console, progress_console
-from seatrial.cli.run_plan import Where, listed, planned, prepared
+from seatrial.cli.run_plan import TrialOptions, Where, listed, planned, prepared
 from seatrial.model.errors import UsageProblem
 
 
@@ -26,6 +26,12 @@ def run(
     setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
     stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
     sets: list[str] = typer.Option([], "--set", metavar="K=V[,V…]", help="Other values of a parameter; repeatable."),
+    vary: list[str] = typer.Option(
+        [],
+        "--vary",
+        metavar="PATH=RANGE",
+        help="Sweep anything that the scenario has: nodes.gpu.count=10..50; repeatable.",
+    ),
     repeat: int | None = typer.Option(None, "--repeat", metavar="N", min=1, help="Trials per set-up and parameters."),
     seed: int | None = typer.Option(None, "--seed", metavar="N", min=0, help="Seed of all random streams."),
     out: Path | None = typer.Option(
@@ -38,6 +44,7 @@ def run(
     jobs: int | None = typer.Option(
         None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
     ),
+    limit: str = typer.Option("", "--limit", metavar="TIME", help="End a trial that takes longer, as timed out: 10m."),
     cluster: str = typer.Option(
         "", "--cluster", metavar="NAME", help="With --on local: a kept cluster instead of a fresh one."
     ),
@@ -64,6 +71,8 @@ def run(
 
     Example: seatrial run many-small-jobs --setup kwok,kwok+mcad --set jobs=10,50 --repeat 3 -o out/small
 
+    A sweep: seatrial run kueue-baseline --vary 'settings.kueue.qps=10..1000 log 7'
+
     After Ctrl-C, kill -9 or a power failure: seatrial run --resume out/small
     """
     from rich.console import Console
@@ -78,7 +87,8 @@ def run(
         raise UsageProblem("--resume cannot be combined with -o or --force", "OUT of --resume is the study directory")
     base = gate_options.check_options(baseline, junit, summary)
     where = Where(on, cluster, binaries, context, kubeconfig, listed(profile) or [])
-    plan = planned(scenario, where, listed(setup), listed(stack), sets, repeat, seed, resume)
+    chosen = TrialOptions(listed(setup), listed(stack), sets, repeat, seed, vary, limit)
+    plan = planned(scenario, where, chosen, resume)
     notes = progress_console()
     for line in plan.notes:
         notes.print(line, soft_wrap=True, markup=False)

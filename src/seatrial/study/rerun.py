@@ -28,6 +28,8 @@ class EarlierRun:
     repeat: int | None
     seed: int
     target: Target
+    vary: list[str] = field(default_factory=list)
+    limit: str = ""
     file: str = ""  # of the scenario, as the user named it
     document: Mapping[str, Any] = field(default_factory=dict)  # of the scenario, as study.json has it
 
@@ -74,6 +76,8 @@ def earlier_run(where: str) -> EarlierRun | None:
         asked.get("repeat"),
         int(study.get("seed", 1)),
         Target(**{**known, "profile": tuple(known.get("profile", ()))}),
+        list(asked.get("vary") or ()),
+        str(asked.get("limit") or ""),
         str(asked.get("file", "")),
         document,
     )

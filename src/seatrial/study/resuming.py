@@ -24,7 +24,7 @@ from seatrial.study.program_identity import identity
 
 SHOWN = 6  # differences in one message
 _OPTIONS = {"on": "--on", "seed": "--seed"}
-_VALUES = {"set": "--set", "vary": "--vary"}
+_VALUES = {"set": "--set", "vary": "--vary", "limit": "--limit"}
 _CHOICES = {"setup": "--setup", "stack": "--stack", "repeat": "--repeat"}  # only the trials that they make matter
 ABSENT = "absent"
 
