@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.clusters.live.submitter import survives_preemption
 from seatrial.model.plan import PodShape, Workload
+from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.units import SECOND
 from seatrial.stacks.job_objects import job
 

@@ -1,4 +1,4 @@
-"""Schedulers that place gangs whole (Kubernetes 1.36's own, Volcano): none is ever placed in part."""
+"""Schedulers that place gangs whole (Kubernetes 1.36's own, Volcano, KAI): none is ever placed in part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ expect: ["completed == 7", "deleted == 1"]
 """
 
 
-@pytest.mark.parametrize("stack", ["gang", "volcano"])
+@pytest.mark.parametrize("stack", ["gang", "volcano", "kai"])
 def test_gangs_come_whole(stack: str, seatrial: Seatrial, tmp_path: Path) -> None:
     (tmp_path / "gangs.yaml").write_text(SCENARIO.replace("STACK", stack))
     done = seatrial("run", "gangs.yaml", "--on", "local", "-o", "out")

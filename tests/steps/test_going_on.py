@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -51,3 +52,17 @@ def test_deleting_what_is_gone_already_is_no_error(tmp_path: Path, stack: str) -
     )  # fmt: skip
     assert ran.ending.outcome == "completed"
     assert (ran.count("completed"), ran.count("deleted")) == (3, 2)
+
+
+def test_a_trial_ends_at_its_limit_with_the_reason_why_work_is_left(tmp_path: Path) -> None:
+    steps = ((submit(3, seconds=60),), (Wait("done", "completed"),))
+    limited = dataclasses.replace(trial(*steps), limit=20 * SECOND)
+    outcome = run_trial(limited, tmp_path / "t", lambda *_: None)
+    assert outcome.outcome == "timeout"
+    record = json.loads((tmp_path / "t" / "trial.json").read_text())
+    assert record["detail"].startswith(
+        "after the limit of 20s per trial 0 of 3 workloads were completed: still running"
+    )
+    assert record["timed_out"]["kind"] and record["end_ns"] == record["limit_ns"] == 20 * SECOND
+    longer = dataclasses.replace(limited, limit=5 * MINUTE)
+    assert run_trial(longer, tmp_path / "u", lambda *_: None).outcome == "completed"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.run import _built
+from seatrial.cli.run_plan import _built
 from seatrial.clusters.programs import binaries
 from seatrial.model.control_plane import GoBinary
 from seatrial.model.errors import SetupProblem

@@ -13,7 +13,10 @@ def swf_line(
     think: int = -1, status: int = 1, memory: int = -1,
 ) -> str:  # fmt: skip
     """A line of SWF: 18 columns."""
-    return f"{job:6d} {submit} {wait} {run} {processors} -1 -1 {processors} 3600 {memory} {status} {user} 3 -1 {queue} 1 {after} {think}\n"
+    request = f"{processors} 3600 {memory}"
+    return (
+        f"{job:6d} {submit} {wait} {run} {processors} -1 -1 {request} {status} {user} 3 -1 {queue} 1 {after} {think}\n"
+    )
 
 
 def swf(path: Path, lines: list[str] | None = None) -> Path:
@@ -64,6 +67,6 @@ def table(path: Path) -> Path:
 
 
 TABLE_COLUMNS = {
-    "submit": ("arrived", ""), "duration": ("runtime_ms", "ms"), "cpu": ("cores", ""), "memory": ("mem", "MiB"), "gpus": ("gpu", ""),
-    "user": ("who", ""),
+    "submit": ("arrived", ""), "duration": ("runtime_ms", "ms"), "cpu": ("cores", ""), "memory": ("mem", "MiB"),
+    "gpus": ("gpu", ""), "user": ("who", ""),
 }  # fmt: skip

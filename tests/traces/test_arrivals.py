@@ -153,7 +153,7 @@ def test_jobs_go_to_the_queue_of_their_name_or_where_they_are_mapped(tmp_path: P
 
 
 def test_a_job_without_a_queue_is_a_mistake_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(TraceProblem, match="2 jobs of p.csv with a queue that is no queue: 'aaa'") as caught:
+    with pytest.raises(TraceProblem, match=r"2 jobs of p\.csv with a queue that is no queue: 'aaa'") as caught:
         arrivals(samples.philly(tmp_path / "p.csv"), replace(PLAIN, queues=("bbb",)))
     assert "map: {queue: {by: queue, to: {'*': bbb}}}" in caught.value.remedy
 

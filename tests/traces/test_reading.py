@@ -143,7 +143,7 @@ def test_a_damaged_archive_or_parquet_file_is_a_sentence(tmp_path: Path) -> None
     (tmp_path / "half.swf.gz").write_bytes(packed[:-20])
     (tmp_path / "half.parquet").write_bytes(b"PAR1 and no more")
     for name in ("half.swf.gz", "half.parquet"):
-        with pytest.raises(TraceProblem, match="is damaged|no known format|cannot be read"):
+        with pytest.raises(TraceProblem, match=r"is damaged|no known format|cannot be read"):
             read(tmp_path / name)
 
 

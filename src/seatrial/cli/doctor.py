@@ -33,7 +33,7 @@ def doctor(
 
     Example: seatrial doctor --context my-cluster
     """
-    from seatrial.cli.run import CLUSTERS
+    from seatrial.cli.run_plan import CLUSTERS
     from seatrial.clusters import machine_checks
     from seatrial.model.errors import UsageProblem
 

@@ -51,7 +51,7 @@ def _objects(trial: Trial) -> str:
     """`50 Job, 50 PodGroup, 1 ClusterQueue`; requests of a timed phase are not counted."""
     counts: Counter[str] = Counter()
     open_ended: list[str] = []
-    real = stacks.find(trial.setup.stack).real
+    real = stacks.find(trial.setup.stack).real.for_setup(trial.setup)
     if trial.phases(Submit):
         for manifest in real.prepare(trial.setup, _capacity(trial.node_groups()), {}, "default"):
             counts[manifest.resource.kind] += 1

@@ -113,6 +113,9 @@ class RealSide(Protocol):
     def namespace(self, queue: str, own: str) -> str:
         """Where the workloads of a queue of the fleet go: a namespace of its own, or the trial's (`own`)."""
 
+    def for_setup(self, setup: Setup) -> RealSide:
+        """The side that renders workloads of this set-up: itself, unless settings or queues are part of a workload's objects."""
+
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The objects of a workload; all of them carry the labels."""
 

@@ -249,11 +249,12 @@ class Trial:
     expect: tuple[Expectation, ...] = ()
     varies: tuple[str, ...] = ()  # the params with more than one value in this study
     target: Target = Target()
-    own: tuple[str, ...] = ()  # the params that some set-up sets itself
+    own: tuple[str, ...] = ()  # the params that some set-up sets itself, and those of `--vary`
     namespaces: int = (
         0  # created before the steps for objects of create phases; 0: those go to the trial's own namespace
     )
     answer: tuple[str, ...] = ()  # the figures that answer the scenario's question
+    limit: int = 0  # ns of the cluster's clock after which it ends as timed out; 0: none
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ class WorkloadState:
     since: int  # ns: when it was submitted
     admitted: bool  # by the queue; always true without a queue
     nodes: tuple[int, ...] = ()  # nodes of its unfinished pods (index in State.nodes), bound or held in permit
-    held: int = 0  # of these, held by the scheduler for a pod that is not bound yet (known only on `sim`)
+    held: int = 0  # of these, held by the scheduler for a pod that is not bound yet (in permit: known only on `sim`)
     running: int = 0  # of these, running
     waiting: int = 0  # pods that exist and have no node
     finished: int = 0

@@ -11,6 +11,8 @@ kube-scheduler drops Events in a burst of more than 1,000, and sends them late t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from seatrial.kube.shapes import Condition, Pod, condition
 from seatrial.model.fleet import NODE_GONE, OTHER, PREEMPTED
 from seatrial.record.ledger import Ledger
@@ -40,6 +42,8 @@ class Displacements:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        # Reason and preemptor, where a stack's scheduler writes more into the condition than kube-scheduler does.
+        self.read: Callable[[Condition], tuple[str, str] | None] = lambda _: None
         self._scheduled = ledger.number["scheduled"]
         self._nominated: dict[str, dict[str, tuple[int, str]]] = {}  # node → pods → priority, workload; the latest last
         self._node_of: dict[str, str] = {}  # pod → node that it is nominated to
@@ -72,6 +76,14 @@ class Displacements:
             return False
         self._missing[workload] = self._ledger.left(workload, self._scheduled)
         return True
+
+    def told(self, why: Condition, victim: Pod) -> tuple[str, str]:
+        """Why the victim is evicted, and the workload that gets its place, if that is known."""
+        read = self.read(why)
+        if read is not None:
+            return read
+        reason = eviction_reason(why)
+        return reason, self.preemptor(victim) if reason == PREEMPTED else ""
 
     def lost(self, workload: int) -> None:
         """A bound pod of the workload is gone."""

@@ -13,10 +13,9 @@ from typing import Any
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
-from seatrial.model.fleet import PREEMPTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import time_sources
-from seatrial.observe.displacements import Displacements, disruption, eviction_reason
+from seatrial.observe.displacements import Displacements, disruption
 from seatrial.record.ledger import Ledger
 
 _ENDED = ("Succeeded", "Failed")
@@ -40,6 +39,7 @@ class Observer:
         self.interactive: set[str] = set()  # workloads that run until deleted: they complete when they run
         self.failures: dict[str, int] = {}  # reason why workloads could not be submitted → how many
         self.places: dict[int, int] = {}  # pod → node
+        self.held: dict[str, dict[str, str]] = {}  # workload → pods of the stack's that hold nodes for its own → node
         self.said: dict[int, str] = {}  # workload → why it waits, as its queue says
         self.troubles: dict[str, None] = {}  # problems that components of the stack report
         self.alive = 0  # last heartbeat of this process; 0 without heartbeats
@@ -85,6 +85,19 @@ class Observer:
         workload = self.workloads.get(name)
         if workload is not None:
             self.said[workload] = text
+
+    def hold(self, pod: str, workload: str, node: str) -> int:
+        """Records that a pod of the stack's holds a node for a workload; returns how many hold one for it."""
+        held = self.held.setdefault(workload, {})
+        held[pod] = node
+        return len(held)
+
+    def let_go(self, pod: str, workload: str) -> None:
+        """Such a pod holds its node no longer."""
+        held = self.held.get(workload, {})
+        held.pop(pod, None)
+        if not held:
+            self.held.pop(workload, None)
 
     def trouble(self, text: str) -> None:
         """Records a problem of the stack."""
@@ -171,8 +184,7 @@ class Observer:
     def _displaced(self, gone: Pod, owner: int, stamp: int) -> None:
         why, meta = disruption(gone), gone.metadata
         if why is not None and self.displacements.begins(owner):
-            reason = eviction_reason(why)
-            by = self.displacements.preemptor(gone) if reason == PREEMPTED else ""
+            reason, by = self.displacements.told(why, gone)
             self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)
         self.displacements.lost(owner)
 

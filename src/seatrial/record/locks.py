@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATIENCE_S = 0.5  # `is_locked` of a reader holds the lock for microseconds
@@ -35,18 +35,24 @@ class Locked(Exception):
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[None]:
+def hold(path: Path, patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Holds the lock of a file or directory; does nothing on a file system without locks."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _take(descriptor, path)
+        _take(descriptor, path, patience_s)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path) -> None:
-    end = time.monotonic() + PATIENCE_S
+def share(path: Path) -> None:
+    """Shares the lock until this process ends: `hold` of another process waits for all who share it."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
+def _take(descriptor: int, path: Path, patience_s: float) -> None:
+    end = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -90,10 +90,16 @@ class Progress(LiveView):
         self._clock = clock
         self._running: dict[str, _RunningTrial] = {}
         self._ended = 0
+        self._kept = 0  # trials of an earlier run
         self._spent = 0.0  # by the trials that ended, in seconds
         self._began = clock()
         self._spoke = self._began - STATUS_EVERY_S + FIRST_STATUS_S
         super().__init__(self._console)
+
+    def keep(self, trials: int) -> None:
+        """So many trials are not run again."""
+        self._kept, self._trials = trials, self._trials - trials
+        self._say(f"{trials} of {trials + self._trials} trials have ended before and are not run again", "")
 
     def started(self, trial: str) -> None:
         """A trial begins."""
@@ -136,7 +142,8 @@ class Progress(LiveView):
         if figures and not figures.get("valid", True):
             parts.append("not to be trusted")
         parts += [took] if took else []
-        place = f"{self._ended:{len(str(self._trials))}d}/{self._trials}"
+        of = self._kept + self._trials
+        place = f"{self._kept + self._ended:{len(str(of))}d}/{of}"
         return f"[{place}] {name}: {', '.join(parts)}"
 
     def _status(self) -> None:

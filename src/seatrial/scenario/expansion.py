@@ -24,6 +24,8 @@ from seatrial.scenario.scenario_settings import Stacks
 from seatrial.scenario.schema import LARGEST_SEED, ScenarioFields
 from seatrial.scenario.setups import ClientFields, SetupFields
 from seatrial.scenario.source import KeyPath, Source
+from seatrial.scenario.value_ranges import ValueRange
+from seatrial.scenario.varying import param_names, varied
 
 MOST_TRIALS = 10_000
 MOST_MISTAKES = 50  # more are one mistake many times
@@ -56,15 +58,16 @@ def expand(
     repeat: int | None = None,
     seed: int | None = None,
     nodes: tuple[NodeGroup, ...] = (),
+    vary: Sequence[ValueRange] = (),
 ) -> list[Trial]:
     """All trials, numbered from 1. ScenarioProblem holds all mistakes of the scenario, UsageProblem one of the command.
 
     `stacks`: every stack with its own settings. `stages`: those of all stacks, beside the standard ones. `nodes`, if any, replace
     the scenario's fake ones. `pick_setups`: only these set-ups; `pick_stacks`: these stacks on the fake nodes, whatever the
-    scenario lists.
+    scenario lists. `vary`: params of `--vary`, for which all trials see the same random streams.
     """
     _check_options(pick_setups, pick_stacks, stacks, repeat, seed)
-    scenario = override(scenario, sets or {})
+    scenario = varied(override(scenario, sets or {}), vary)
     _refuse_too_many(scenario, math.prod(len(values) for values in scenario.params.values()))
     picked = [tuple(dict.fromkeys(names or ())) for names in (pick_setups, pick_stacks)]
     variants = _variants(scenario, _Context(on, stacks, stages, nodes, *picked))
@@ -84,7 +87,7 @@ def expand(
                     "repeat": number,
                     "seed": used,
                     "varies": varies,
-                    "own": of_setups,
+                    "own": (*of_setups, *param_names(vary)),
                 }
                 trials.append(dataclasses.replace(trial, **changes))  # type: ignore[arg-type]
     return trials

@@ -130,7 +130,7 @@ def fill(source: Source, values: Mapping[str, Scalar]) -> tuple[dict[str, Any], 
     filling = _Filling(source, values)
     written = source.data
     if (
-        values and written["params"].keys() == values.keys()
+        values and "params" in written and written["params"].keys() == values.keys()
     ):  # all sound: thousands of values need not be seen each time
         written = {**written, "params": dict(values)}
     data = {
@@ -175,7 +175,7 @@ class _Filling:
         declared = source.data.get("params")
         self.source = source
         self.declared = list(declared) if isinstance(declared, dict) else []
-        self.sound = len(self.declared) == len(values)  # a mistake in the declaration of a param is reported there
+        self.sound = values.keys() >= set(self.declared)  # a mistake in the declaration of a param is reported there
         self.values = values if number is None else {**values, NUMBER: number}
         self.wrong: dict[KeyPath, Mistake | None] = {}
 

@@ -104,6 +104,7 @@ class JobController:
         """The Job is deleted; late events for it are ignored."""
         if job < len(self._completions):
             self._completions[job] = 0
+            self._enqueue(job)
 
     def suspend(self, job: int) -> None:
         """The Job's spec is suspended from now on."""
@@ -170,9 +171,8 @@ class JobController:
         self._plan_sync(job, now, when)
 
     def _plan_sync(self, job: int, now: int, when: int) -> None:
-        if (
-            self._retry_at and job in self._retry_at
-        ):  # a key waits in the work queue once, for the earliest of its times
+        # A key waits in the work queue once, for the earliest of its times.
+        if self._retry_at and job in self._retry_at:
             if self._retry_at[job] <= when:
                 return
             del self._retry_at[job]

@@ -9,20 +9,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeVar
 
+from seatrial.model import lifecycle
 from seatrial.model.barrier import Barrier
 from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Tally
-from seatrial.model.lifecycle import (
-    COMPLETED,
-    CREATED,
-    DELETED,
-    FINISHED,
-    PODS_CREATED,
-    RUNNING,
-    SCHEDULED,
-    SUBMITTED,
-    Stage,
-)
 from seatrial.model.load import Load
 from seatrial.model.plan import NodeGroup, PodShape, Workload
 from seatrial.model.randomness import scalars, stream_seed
@@ -117,10 +107,10 @@ class Sim:
         self.view = StateView(kernel, ledger, self.nodes, self.pods, self.workloads, self._over, self._job_pods, self.said,
                               self._ends_at, self._removed)  # fmt: skip
         number = ledger.number
-        self._submitted, self._created = number[SUBMITTED.name], number[CREATED.name]
-        self._pods_created, self._scheduled = number[PODS_CREATED.name], number[SCHEDULED.name]
-        self._running, self._finished = number[RUNNING.name], number[FINISHED.name]
-        self._complete, self._deleted = number[COMPLETED.name], number[DELETED.name]
+        self._submitted, self._created = number[lifecycle.SUBMITTED.name], number[lifecycle.CREATED.name]
+        self._pods_created, self._scheduled = number[lifecycle.PODS_CREATED.name], number[lifecycle.SCHEDULED.name]
+        self._running, self._finished = number[lifecycle.RUNNING.name], number[lifecycle.FINISHED.name]
+        self._complete, self._deleted = number[lifecycle.COMPLETED.name], number[lifecycle.DELETED.name]
 
     def _stirs(self) -> None:
         self.ledger.stirred = self.kernel.now
@@ -136,7 +126,7 @@ class Sim:
         parts = Around(self.kernel, self.api, self.nodes, self.pods, settings, self._bound, random)
         self.scheduler = made = kind(parts)
         made.sends_back = self._stirs
-        made.preemption.delete, made.preemption.evicted = self._delete_victim, self.places.preempted
+        made.preemption.delete, made.preemption.evicted = self.delete_pod, self.places.preempted
         return made
 
     @property
@@ -245,10 +235,12 @@ class Sim:
         if self.workloads[number].checkpoint:
             self._checkpoints.forget(number)
 
-    def reach(self, number: int, stage: Stage) -> None:
+    def reach(self, number: int, stage: lifecycle.Stage) -> None:
         """Records that the workload reached the stage now, unless it did before."""
         if not self.ledger.has_reached(number, self.ledger.number[stage.name]):
             self.ledger.move(self.kernel.now, number, self.ledger.number[stage.name])
+            if stage is lifecycle.FAILED:
+                self._is_over(number)
 
     def capacity(self) -> dict[str, int]:
         """What the nodes that are there have in all."""
@@ -355,8 +347,11 @@ class Sim:
             call(job)
         self.jobs.pod_finished(job)
 
-    def _delete_victim(self, pod: int) -> None:
-        """kube-scheduler has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+    def delete_pod(self, pod: int) -> None:
+        """Somebody has deleted the pod. On a fake node it is gone once KWOK has removed its finalizers."""
+        if self.pods.state[pod] == pod_state.PENDING:
+            self._lose(pod)
+            return
         self._terminating.add(pod)
         if self.nodes.groups[self.pods.node[pod]].kubelet:
             self._is_gone(pod)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -13,15 +13,6 @@ from seatrial.model.interfaces import Permission, PresenceSigns, Stack
 from seatrial.model.lifecycle import LOST
 from seatrial.model.plan import Setup
 from seatrial.model.settings import Setting, resolve
-
-# Schedulers that `doctor` looks for although they have no stack here yet.
-WITHOUT_A_STACK: Mapping[str, PresenceSigns] = {
-    "appwrapper": PresenceSigns(
-        "appwrappers.workload.codeflare.dev", ("appwrapper-controller-manager",), "workload.codeflare.dev/v1beta2"
-    ),
-    "yunikorn": PresenceSigns(deployments=("yunikorn-scheduler",)),
-    "kai": PresenceSigns("queues.scheduling.run.ai", ("kai-scheduler-default", "kai-operator", "binder")),
-}
 
 
 @cache
@@ -82,8 +73,7 @@ def stages_of(name: str) -> list[str]:
 
 def signs() -> dict[str, PresenceSigns | None]:
     """What shows that a cluster has each stack, for `doctor`; None: nothing has to be installed."""
-    found = {**WITHOUT_A_STACK, **{name: stack.real.signs for name, stack in loadable().items()}}
-    return dict(sorted(found.items()))
+    return {name: stack.real.signs for name, stack in sorted(loadable().items())}
 
 
 def permissions() -> dict[str, Sequence[Permission]]:

@@ -15,7 +15,9 @@ from typing import NoReturn
 from seatrial.clog import diagnose
 from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Judge, Tally
+from seatrial.model.lifecycle import COMPLETED, SUBMITTED
 from seatrial.model.plan import Phase, Trial
+from seatrial.model.units import SECOND, format_duration
 from seatrial.steps.watchman import Clog, Stall, Watchman
 
 
@@ -69,6 +71,8 @@ async def run_steps(cluster: Cluster, trial: Trial, judge: Judge, releases: Sequ
         await cluster.up()
         async with asyncio.TaskGroup() as beside:
             lookouts = [beside.create_task(run.notice_breakage()), beside.create_task(run.notice_clogs())]
+            if trial.limit:
+                lookouts.append(beside.create_task(run.notice_limit()))
             for number, step in enumerate(trial.steps):
                 async with asyncio.TaskGroup() as phases:
                     for phase in step:
@@ -126,6 +130,16 @@ class _TrialRun:
     async def notice_clogs(self) -> None:
         """Ends the trial when the watchman finds a clog."""
         self._end_clogged(await self._watchman.watch())
+
+    async def notice_limit(self) -> None:
+        """Ends the trial as timed out when its time (`--limit`) is up."""
+        await asyncio.sleep(self.trial.limit / SECOND)
+        ledger = self._cluster.ledger
+        submitted, completed = (ledger.counts[ledger.number[stage.name]] for stage in (SUBMITTED, COMPLETED))
+        why = f"after the limit of {format_duration(self.trial.limit)} per trial"
+        if submitted:
+            why += f" {completed} of {submitted} workloads were completed"
+        self.time_is_up(why, go_on=False, of_workloads=True)
 
     def _end_clogged(self, clog: Clog) -> NoReturn:
         self.ending.clog = clog

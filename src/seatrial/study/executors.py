@@ -24,6 +24,7 @@ from seatrial.model.diagnostics import start_log
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Trial
 from seatrial.record.layout import TRIALS
+from seatrial.record.locks import share
 from seatrial.scenario.actions.send_requests import Requests
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.study.interruption import interruption
@@ -54,15 +55,18 @@ class Executor(Protocol):
         ...
 
 
-def executor_for(trials: Sequence[Trial], jobs: int | None = None) -> Executor:
-    """`jobs` trials side by side; by default on all cores where that is worth it, and one after another on a real cluster."""
+def executor_for(trials: Sequence[Trial], jobs: int | None = None, alone: bool = True) -> Executor:
+    """`jobs` trials side by side; by default on all cores where that is worth it, and one after another on a real cluster.
+    Not `alone`: they are a part of their study."""
     side_by_side = min(jobs or _worthwhile(trials), len(trials))
-    return Pool(side_by_side) if side_by_side > 1 else InProcess()
+    return Pool(side_by_side) if side_by_side > 1 else InProcess(alone)
 
 
-def run_all(trials: Sequence[Trial], out: Path, listener: Listener, jobs: int | None = None) -> Iterator[Outcome]:
+def run_all(
+    trials: Sequence[Trial], out: Path, listener: Listener, jobs: int | None = None, alone: bool = True
+) -> Iterator[Outcome]:
     """Runs the trials with the executor that suits them."""
-    return executor_for(trials, jobs).run(trials, out, listener)
+    return executor_for(trials, jobs, alone).run(trials, out, listener) if trials else iter(())
 
 
 def _worthwhile(trials: Sequence[Trial]) -> int:
@@ -80,14 +84,18 @@ def _usable_cores() -> int:
 
 @dataclass(frozen=True)
 class InProcess:
-    """One trial after another, in this process. A single trial that cannot be set up raises."""
+    """One trial after another, in this process. A study's only trial raises if it cannot be set up."""
+
+    alone: bool = True
 
     def run(self, trials: Sequence[Trial], out: Path, listener: Listener) -> Iterator[Outcome]:
         for trial in trials:
             if interruption.wanted:
                 return
             listener.started(trial.name)
-            outcome = run_trial(trial, out / TRIALS / trial.name, listener.update, alone=len(trials) == 1)
+            outcome = run_trial(
+                trial, out / TRIALS / trial.name, listener.update, alone=self.alone and len(trials) == 1
+            )
             listener.ended(trial.name, outcome.outcome, outcome.figures)
             yield outcome
 
@@ -102,7 +110,8 @@ class Pool:
         context = multiprocessing.get_context("spawn")  # forking a process with polars' threads in it is not safe
         messages = context.Queue()
         ended: queue.SimpleQueue[Future[Outcome | None]] = queue.SimpleQueue()
-        with ProcessPoolExecutor(self.jobs, context, _prepare_worker, (messages,)) as pool:
+        (out / TRIALS).mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(self.jobs, context, _prepare_worker, (messages, out / TRIALS)) as pool:
             try:
                 futures = [pool.submit(_run_in_worker, trial, out / TRIALS / trial.name) for trial in trials]
                 for future in futures:
@@ -148,9 +157,14 @@ class Pool:
 _messages: Any = None  # in a worker: the queue to its parent
 
 
-def _prepare_worker(messages: Any) -> None:
+def _prepare_worker(messages: Any, trials: Path) -> None:
+    """A worker outlives a killed parent by a moment: `--resume` waits for the lock that it shares until then."""
     global _messages  # noqa: PLW0603
     _messages = messages
+    share(trials)
+    parent = multiprocessing.parent_process()
+    if parent is not None and connection.wait([parent.sentinel], 0):
+        os._exit(1)
     interruption.listen(insist=False)
     start_log()
     Thread(target=_watch_parent, daemon=True).start()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.plan import Scalar, Target
 from seatrial.record.layout import FORMAT
-from seatrial.scenario.document import Scenario, from_document
+from seatrial.scenario.document import Scenario, from_document, read, shipped_files
+from seatrial.scenario.settings_file import with_settings_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,21 @@ class EarlierRun:
     repeat: int | None
     seed: int
     target: Target
+    vary: list[str] = field(default_factory=list)
+    limit: str = ""
+    file: str = ""  # of the scenario, as the user named it
+    document: Mapping[str, Any] = field(default_factory=dict)  # of the scenario, as study.json has it
+
+    def scenario_now(self) -> Scenario:
+        """The scenario file as it is today; what study.json holds if the file is gone."""
+        if self.file and Path(self.file).is_file():
+            return with_settings_file(read(self.file))
+        built_in = shipped_files().get(Path(self.file).stem)
+        if built_in is not None:
+            scenario = with_settings_file(read(built_in.stem))
+            if scenario.document == self.document:
+                return scenario
+        return self.scenario
 
 
 def earlier_run(where: str) -> EarlierRun | None:
@@ -60,6 +76,10 @@ def earlier_run(where: str) -> EarlierRun | None:
         asked.get("repeat"),
         int(study.get("seed", 1)),
         Target(**{**known, "profile": tuple(known.get("profile", ()))}),
+        list(asked.get("vary") or ()),
+        str(asked.get("limit") or ""),
+        str(asked.get("file", "")),
+        document,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from seatrial.analysis.gates import FAILS, Verdict, judge, unfinished
 from seatrial.analysis.studies import Study
 from seatrial.model.plan import Trial
-from seatrial.study import study_directory
+from seatrial.study import resuming, study_directory
 from seatrial.study.executors import Listener, run_all
 from seatrial.study.interruption import interruption
+from seatrial.study.program_identity import identity
 from seatrial.study.trials import Outcome
 
 
@@ -46,7 +47,7 @@ class StudyResult:
 
 def run_study(
     name: str,
-    document: dict[str, Any],
+    document: Mapping[str, Any],
     trials: Sequence[Trial],
     asked: dict[str, Any],
     out: Path,
@@ -56,22 +57,35 @@ def run_study(
     jobs: int | None = None,
     baseline: Study | None = None,
     gated: bool = False,
+    resume: bool = False,
+    keeping: Callable[[int], None] = lambda _: None,
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
-    """Runs the trials into `out`, where observations stay however the run ends."""
-    with study_directory.disk_problems(out), study_directory.new_study(out, force):
+    """Runs the trials into `out`, where observations stay however the run ends. With `resume` only those that are left, after
+    `keeping` was told how many are not run again."""
+    opened = study_directory.resumed_study(out) if resume else study_directory.new_study(out, force)
+    with study_directory.disk_problems(out), opened:
         study = study_directory.study_document(name, document, trials, asked)
         started = time.time()
-        run = {"started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")}
-        study_directory.write_study(
-            out, {**study, "run": {**run, **study_directory.surroundings(), "state": "running"}}
-        )
+        run = {
+            "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+            **study_directory.surroundings(),
+            "program": identity(trials),
+        }
+        left = list(trials)
+        if resume:
+            earlier = resuming.resumed(out, study, trials)
+            study, left = earlier.document, earlier.left
+            run |= {"started": earlier.run.get("started"), "resumed": int(earlier.run.get("resumed") or 0) + 1}
+            keeping(len(trials) - len(left))
+            resuming.clear(out, left)
+        study_directory.write_study(out, {**study, "run": {**run, "state": "running"}})
         result = StudyResult()
-        result.outcomes.extend(run_all(trials, out, listener, jobs))
+        result.outcomes.extend(run_all(left, out, listener, jobs, alone=len(trials) == 1))
         result.interrupted = interruption.wanted
         state = "interrupted" if result.interrupted else "complete"
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
-        study_directory.write_study(out, {**study, "run": {**run, **study_directory.surroundings(), **wall}})
+        study_directory.write_study(out, {**study, "run": {**run, **wall}})
         result.study = Study.open(out, {outcome.trial: outcome.figures for outcome in result.outcomes})
         result.files = _write_report(result.study, result.interrupted, reporting)
         result.verdicts = unfinished(result.study) if result.interrupted else judge(result.study, baseline, gated)

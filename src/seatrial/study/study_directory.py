@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from seatrial.record.locks import Locked, hold, is_locked
 from seatrial.record.trial_record import TrialRecord
 
 _PART = f"{STUDY}{PART}"
+WORKERS_END_S = 30.0  # they notice within 0.1 s that their parent was killed, on a busy machine later
 
 
 def refuse_occupied(out: Path, force: bool) -> None:
@@ -74,6 +75,23 @@ def new_study(out: Path, force: bool) -> Iterator[None]:
 
 
 @contextmanager
+def resumed_study(out: Path) -> Iterator[None]:
+    """The directory of a study that goes on, locked until the end. Workers of a killed run have ended."""
+    with locked(out):
+        trials = out / TRIALS
+        trials.mkdir(exist_ok=True)
+        try:
+            with hold(trials, WORKERS_END_S):
+                pass
+        except Locked as locked_:
+            raise SetupProblem(
+                f"a worker of the earlier run (process {locked_.pid}) still writes to {trials}", "end it"
+            ) from None
+        _refuse_if_sampled(out)
+        yield
+
+
+@contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Keeps other processes from writing the study. Readers need no lock: files are replaced whole."""
     with ExitStack() as held:
@@ -97,7 +115,7 @@ def _refuse_if_sampled(out: Path) -> None:
 
 
 def study_document(
-    scenario_name: str, document: dict[str, Any], trials: Sequence[Trial], asked: dict[str, Any]
+    scenario_name: str, document: Mapping[str, Any], trials: Sequence[Trial], asked: dict[str, Any]
 ) -> dict[str, Any]:
     """study.json but for `run`, which alone differs between two runs of the same scenario and seed."""
     return {

@@ -181,7 +181,7 @@ async def _submit(
             workload = made.workload(index)
             manifests: list[Manifest] = [
                 *job_objects.claim(workload, made.labels),
-                *stack.real.render(workload, made.labels),
+                *stack.real.for_setup(made.trial.setup).render(workload, made.labels),
             ]
             at, error = time.time_ns() - made.epoch_ns, 0
             taken = await through.send(workload, manifests)

@@ -38,6 +38,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "quota": _quota(trial, stack),
+        **({"limit_ns": trial.limit} if trial.limit else {}),
         **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
         "nodes": [],
         "sources": [],

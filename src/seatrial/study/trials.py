@@ -98,6 +98,7 @@ def run_trial(trial: Trial, directory: Path, progress: ReportProgress, alone: bo
     record["run"] = {
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
         "wall_s": round(time.time() - started, 3),
+        **({} if set_up else {"set_up": False}),  # `--resume` runs it again
     }
     outcome = _judged(trial, TrialRecord(directory, record), record, observed)
     write_json(directory / TRIAL, record)

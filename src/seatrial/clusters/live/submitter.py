@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from seatrial.clusters.access.submitting import (
@@ -23,30 +22,13 @@ from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import ADMITTED
 from seatrial.model.load import Load, latest
 from seatrial.model.plan import Workload
+from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.settings import own
 from seatrial.observe import time_sources
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
 from seatrial.scenario.actions.submit_workloads import Submit
 
 _NOBODY_ADMITS = "failed calling webhook"  # how the API server begins when it cannot ask a stack's webhook
-
-
-# A preempted pod is no failure of its Job. On fake nodes such a pod is gone at once; a Job controller that syncs in between would
-# count it as failed and create no other for 10 s × 2^failures, up to 10 minutes (getRemainingTime in
-# pkg/controller/job/backoff_utils.go). With this policy it counts Failed pods alone (onlyReplaceFailedPods).
-_PREEMPTED_IS_NOT_FAILED = {
-    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-}
-
-
-def survives_preemption(workload: Workload) -> Workload:
-    """The workload, as a Job that a preempted pod does not fail. What the user's own fields say of it stays."""
-    given: Mapping[str, Any] = workload.overlay or {}
-    spec: Mapping[str, Any] = given.get("spec") or {}
-    pod = (spec.get("template") or {}).get("spec") or {}
-    if "podFailurePolicy" in spec or pod.get("restartPolicy", "Never") != "Never" or "containers" in pod:
-        return workload
-    return replace(workload, overlay={**given, "spec": {**spec, "podFailurePolicy": _PREEMPTED_IS_NOT_FAILED}})
 
 
 class WorkloadSubmitter:
@@ -108,7 +90,7 @@ class WorkloadSubmitter:
         self.workloads.append(workload)
         if workload.interactive:
             observer.interactive.add(workload.name)
-        manifests = session.stack.real.render(workload, session.labels)
+        manifests = session.stack.real.for_setup(session.trial.setup).render(workload, session.labels)
         self._objects.append([(manifest.resource, manifest.name) for manifest in manifests])
         now = clock()
         sent.append(now)

@@ -15,6 +15,7 @@ class _Pods:
     """The pods of one workload."""
 
     places: list[int] = field(default_factory=list)
+    held: int = 0  # places that a pod of the stack's holds
     running: int = 0
     waiting: int = 0
     finished: int = 0
@@ -41,6 +42,12 @@ def state_of(
         owner = observer.ledger.pod_workload[pod]
         if owner in pods:
             _count(observer, pod, pods[owner], index, used, workloads[owner].shape.requests)
+    for name, held in observer.held.items():
+        owner = observer.workloads.get(name, -1)
+        for place in (index.get(observer.nodes.get(node, -1)) for node in held.values()):
+            if owner in pods and place is not None:
+                pods[owner].held += 1
+                _take(pods[owner], place, used, workloads[owner].shape.requests)
     seen = tuple(
         _node(name, group, used[place], name not in closed) for place, (name, group) in enumerate(nodes.items())
     )
@@ -59,12 +66,16 @@ def _count(
     elif (
         place := index.get(observer.places.get(pod, -1))
     ) is not None:  # else its node is gone, and the pod will follow
-        pods.places.append(place)
+        _take(pods, place, used, requests)
         if number["running"] in reached:
             pods.running += 1
             pods.began = max(pods.began, observer.when(pod, number["running"]) or 0)
-        for resource, amount in {**requests, "pods": 1}.items():
-            used[place][resource] = used[place].get(resource, 0) + amount
+
+
+def _take(pods: _Pods, place: int, used: list[dict[str, int]], requests: Amounts) -> None:
+    pods.places.append(place)
+    for resource, amount in {**requests, "pods": 1}.items():
+        used[place][resource] = used[place].get(resource, 0) + amount
 
 
 def _node(name: str, group: NodeGroup, used: Amounts, is_open: bool) -> NodeState:
@@ -79,6 +90,6 @@ def _workload(observer: Observer, number: int, workload: Workload, pods: _Pods) 
         number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
         workload.duration, ledger.stage_of(number), observer.when(number, ledger.number["submitted"]) or 0,
         admitted is None or (ledger.has_reached(number, admitted) and number not in ledger.evicted),
-        tuple(pods.places), 0, pods.running, pods.waiting, pods.finished, observer.said.get(number, ""),
+        tuple(pods.places), pods.held, pods.running, pods.waiting, pods.finished, observer.said.get(number, ""),
         pods.began + workload.duration if pods.running else 0, workload.queue,
     )  # fmt: skip

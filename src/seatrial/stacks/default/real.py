@@ -53,6 +53,9 @@ class DefaultReal(RealSide):
     def namespace(self, queue: str, own: str) -> str:
         return namespace_quotas.namespace_of(queue, own) if queue else own
 
+    def for_setup(self, setup: Setup) -> RealSide:  # noqa: ARG002
+        return self
+
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         return job_objects.manifests(workload, labels)
 

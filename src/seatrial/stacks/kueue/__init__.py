@@ -34,8 +34,8 @@ class Kueue(StackBase):
     needs = "Kueue v0.16 with the integration batch/job"
     verified = "the same scenarios with the real Kueue v0.16.1 on local (docs/stacks/kueue.md)"
     model_verified = True
-    honours = ("queues", "cohorts", "flavors", "fair-sharing", "checkpoint")
-    settings = (
+    honours: Sequence[str] = ("queues", "cohorts", "flavors", "fair-sharing", "checkpoint")
+    settings: Sequence[Setting] = (
         Setting("kueue", "qps", 50, "client requests per second of the whole process (clientConnection.qps)"),
         Setting("kueue", "burst", 100, "client burst (clientConnection.burst)"),
         Setting("kueue", "strategy", "BestEffortFIFO", "whether others pass a workload that does not fit (queueingStrategy)",

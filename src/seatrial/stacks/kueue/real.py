@@ -59,7 +59,8 @@ STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 # Webhooks of config/components/webhook/manifests.yaml for these kinds: name, group, version, what is validated when created or
 # updated. The first resource is mutated too when created, unless it is a cohort.
-_WEBHOOKS: Sequence[tuple[str, str, str, tuple[str, ...]]] = (
+Hook = tuple[str, str, str, tuple[str, ...]]
+HOOKS: Sequence[Hook] = (
     ("job", "batch", "v1", ("jobs",)),
     ("pod", "", "v1", ("pods",)),
     ("clusterqueue", GROUP, VERSION, ("clusterqueues",)),
@@ -67,6 +68,7 @@ _WEBHOOKS: Sequence[tuple[str, str, str, tuple[str, ...]]] = (
     ("resourceflavor", GROUP, VERSION, ("resourceflavors",)),
     ("workload", GROUP, VERSION, ("workloads", "workloads/status")),
 )
+SUBMITTED = ("job", "appwrapper")  # kinds of workloads
 _NOT_THERE = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn",
                                     "values": ["kube-system", "kueue-system"]}]}  # fmt: skip
 
@@ -82,9 +84,11 @@ FOREIGN_CA = (
 
 
 class KueueReal(DefaultReal):
-    """Suspended Jobs, and queues that admit them."""
+    """Suspended Jobs, and queues that admit them. A stack whose objects Kueue holds back derives from this."""
 
-    signs = PresenceSigns("clusterqueues.kueue.x-k8s.io", ("kueue-controller-manager",))
+    frameworks: Sequence[str] = FRAMEWORKS
+    hooks: Sequence[Hook] = HOOKS
+    signs: PresenceSigns | None = PresenceSigns("clusterqueues.kueue.x-k8s.io", ("kueue-controller-manager",))
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:
         topology = bool(setup.settings.get("kueue", {}).get("topology"))
@@ -113,8 +117,8 @@ class KueueReal(DefaultReal):
             ready=Ready("/readyz", health, tls=False),  # from when its webhooks listen
         )
         plane = plane.with_identity(Identity("kueue", "kueue", (), "cluster-admin")).with_component(component)
-        plane = plane.with_file(CONFIG, configuration(setup, webhook, health)).with_manifests(BINARY)
-        return plane.with_objects(*webhooks(webhook, own["webhook-ca"] == "wrong"))
+        plane = plane.with_file(CONFIG, configuration(setup, webhook, health, self.frameworks)).with_manifests(BINARY)
+        return plane.with_objects(*webhooks(webhook, own["webhook-ca"] == "wrong", self.hooks))
 
     def priority_classes(
         self, setup: Setup, values: Sequence[int], labels: Mapping[str, str], *, preempt: bool
@@ -134,10 +138,7 @@ class KueueReal(DefaultReal):
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """A suspended Job in our LocalQueue, or in that of the workload's queue."""
         body = job(workload, labels)
-        named = {QUEUE_LABEL: workload.queue or QUEUE}
-        if workload.queue and workload.shape.priority:
-            named[PRIORITY_LABEL] = body["spec"]["template"]["spec"].pop("priorityClassName")
-        body["metadata"]["labels"] = {**named, **body["metadata"]["labels"]}
+        body["metadata"]["labels"] = {**queue_labels(workload, body), **body["metadata"]["labels"]}
         body["spec"]["suspend"] = True
         return with_service(workload, labels, Manifest(JOBS, workload.name, body))
 
@@ -148,7 +149,15 @@ class KueueReal(DefaultReal):
         return LOCAL_QUEUES, QUEUE_LABEL
 
 
-def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
+def queue_labels(workload: Workload, body: dict[str, Any]) -> dict[str, str]:
+    """By which an object names its queue and its priority, which its Job's pods then no longer have."""
+    named = {QUEUE_LABEL: workload.queue or QUEUE}
+    if workload.queue and workload.shape.priority:
+        named[PRIORITY_LABEL] = body["spec"]["template"]["spec"].pop("priorityClassName")
+    return named
+
+
+def configuration(setup: Setup, webhook: int, health: int, frameworks: Sequence[str] = FRAMEWORKS) -> dict[str, Any]:
     """The shipped configuration, for a process outside the cluster: own certificates, no leader election, no aggregated API."""
     settings = setup.settings["kueue"]
     configured: dict[str, Any] = {
@@ -161,7 +170,7 @@ def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
         "internalCertManagement": {"enable": False},
         "controller": {"groupKindConcurrency": CONCURRENCY},
         "clientConnection": {"qps": settings["qps"] or -1, "burst": settings["burst"]},
-        "integrations": {"frameworks": list(FRAMEWORKS), "labelKeysToCopy": [STUDY_LABEL, WORKLOAD_LABEL]},
+        "integrations": {"frameworks": list(frameworks), "labelKeysToCopy": [STUDY_LABEL, WORKLOAD_LABEL]},
         "featureGates": {"VisibilityOnDemand": False},  # that API server works only inside a cluster
     }
     if setup.fleet.preemption.fair_sharing:
@@ -174,23 +183,23 @@ def configuration(setup: Setup, webhook: int, health: int) -> dict[str, Any]:
     return configured
 
 
-def webhooks(port: int, refused: bool = False) -> list[dict[str, Any]]:
-    """By address instead of by Service. `refused` applies to the webhooks of Jobs only: if it applied to queues too, there would
-    be nothing to submit to."""
-    mutating = [(name, group, version, kinds[:1]) for name, group, version, kinds in _WEBHOOKS if name != "cohort"]
+def webhooks(port: int, refused: bool = False, hooks: Sequence[Hook] = HOOKS) -> list[dict[str, Any]]:
+    """By address instead of by Service. `refused` applies to the webhooks of what is submitted only: if it applied to queues too,
+    there would be nothing to submit to."""
+    mutating = [(name, group, version, kinds[:1]) for name, group, version, kinds in hooks if name != "cohort"]
     return [
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": f"kueue-{kind.lower()}-webhook-configuration"},
             "webhooks": [
-                _webhook(verb, port, *hook, operations, FOREIGN_CA if refused and hook[0] == "job" else CA_BUNDLE)
-                for hook in hooks
+                _webhook(verb, port, *hook, operations, FOREIGN_CA if refused and hook[0] in SUBMITTED else CA_BUNDLE)
+                for hook in chosen
             ],
         }
-        for kind, verb, hooks, operations in (
+        for kind, verb, chosen, operations in (
             ("Mutating", "mutate", mutating, ["CREATE"]),
-            ("Validating", "validate", _WEBHOOKS, ["CREATE", "UPDATE"]),
+            ("Validating", "validate", hooks, ["CREATE", "UPDATE"]),
         )
     ]
 

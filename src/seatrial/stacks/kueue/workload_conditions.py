@@ -58,14 +58,15 @@ class QueuedWorkload(Object):
 
 
 class WorkloadSight:
-    """Sees Workloads. A Workload is named by Kueue; ours is the Job that owns it."""
+    """Sees Workloads. A Workload is named by Kueue; ours is the object that owns it."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = JOBS.kind) -> None:
+        self._owner = owner
         self._names: dict[str, str] = {}  # UID of a Workload → name of the workload; a message names the other by UID
 
     def see(self, observer: Observer, stamp: int, event: str, workload: QueuedWorkload) -> None:
         """Records its stages, why it waits, and its evictions."""
-        name = next((owner.name for owner in workload.metadata.owner_references if owner.kind == "Job"), "")
+        name = next((owner.name for owner in workload.metadata.owner_references if owner.kind == self._owner), "")
         if not name or event == DELETED:
             return
         self._names[workload.metadata.uid] = name
@@ -132,6 +133,13 @@ def watches() -> tuple[Watch, ...]:
     return (
         Watch(JOBS, Job, see_held_job),
         Watch(PODS, Pod, see_pod),
-        Watch(WORKLOADS, QueuedWorkload, WorkloadSight().see, labelled=False),
+        *queue_watches(JOBS.kind),
+    )
+
+
+def queue_watches(owner: str) -> tuple[Watch, ...]:
+    """Queues, and the Workloads of objects of the kind `owner`."""
+    return (
+        Watch(WORKLOADS, QueuedWorkload, WorkloadSight(owner).see, labelled=False),
         *(Watch(kind, Conditioned, partial(see_queue, kind.kind)) for kind in (CLUSTER_QUEUES, LOCAL_QUEUES)),
     )

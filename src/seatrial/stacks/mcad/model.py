@@ -74,15 +74,24 @@ class Fifo:
         self.put(wrapper, replacing)
         self.lock.unlock()
 
+    def delete(self, number: int) -> Goroutine:
+        """Takes the lock for it. The place in the order stays, as in client-go: a later entry may still use it."""
+        yield self.lock.lock()
+        self._items.pop(number, None)
+        self.lock.unlock()
+
     def take(self) -> Generator[int | Signal | Calls, None, WrapperCopy]:
         """Waits for an entry, and returns with the lock held."""
         yield self.lock.lock()
-        while not self._order:
-            filled = self._filled.wait()
-            self.lock.unlock()
-            yield filled
-            yield self.lock.lock()
-        return self._items.pop(self._order.popleft())
+        while True:
+            while not self._order:
+                filled = self._filled.wait()
+                self.lock.unlock()
+                yield filled
+                yield self.lock.lock()
+            wrapper = self._items.pop(self._order.popleft(), None)
+            if wrapper is not None:
+                return wrapper
 
 
 class McadModel:
@@ -150,13 +159,14 @@ class McadModel:
             self.first_seen(wrapper)
         delay = self.delay(wrapper)
         if delay:
-            self.sim.kernel.at(self.sim.kernel.now + delay, self._deliver, wrapper)
+            self.sim.kernel.at(self.sim.kernel.now + delay, self._put_back, wrapper)
         else:
-            self._deliver(wrapper)
+            self._events.append(wrapper)
+            self._arrived.wake()
 
-    def _deliver(self, wrapper: WrapperCopy) -> None:
-        self._events.append(wrapper)
-        self._arrived.wake()
+    def _put_back(self, wrapper: WrapperCopy) -> None:
+        """A timer of Go has a goroutine of its own: it competes for the lock and does not wait behind the handler's backlog."""
+        self.processes.start(self.fifo.add(wrapper))
 
     def _handler(self) -> Goroutine:
         while True:

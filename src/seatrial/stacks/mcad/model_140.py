@@ -28,7 +28,6 @@ class Mcad140(McadModel):
 
     def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         super().__init__(sim, settings)
-        self._tried: set[int] = set()  # backed off once already
         self._admitted: set[int] = set()  # and not complete yet, as far as the server knows
         self._admissions: dict[
             int, Signal
@@ -68,6 +67,7 @@ class Mcad140(McadModel):
                     if (yield from self.write(replace(wrapper))):
                         self._admitted.discard(number)
                         self.released(number)
+                    yield from self.fifo.delete(number)
 
     def process(self, wrapper: WrapperCopy) -> Goroutine:
         if wrapper.state in ("Completed", "Active"):
@@ -105,6 +105,8 @@ class Mcad140(McadModel):
         if wrapper.state == "Active":
             yield Calls(self.listing, LIST)
             return
+        if wrapper.state == "Completed":
+            return  # an event from before the end was in the queue; its CanRun stays, so its pods are listed from now on
         wrapper.state = "Active"
         yield from self.discover()
         yield from self.create_job(wrapper.number)
@@ -116,11 +118,8 @@ class Mcad140(McadModel):
         yield Calls(self.listing, LIST, 1 + len(self.sim.nodes) + others, in_turn=True)
 
     def _back_off(self, wrapper: WrapperCopy) -> Goroutine:
-        """The worker sleeps, and everything in the FIFO waits. The first time, the AppWrapper is requeued at once: its own
-        HeadOfLine event, from before the condition, is still on its way."""
+        """The worker sleeps, and everything in the FIFO waits. The first time, the AppWrapper's own HeadOfLine event, from before
+        the condition, brings it back into the queue at once; later only delayed events do."""
         wrapper.backed_off = True
         yield from self.write(wrapper, refresh=True)
         yield self.backoff
-        if wrapper.number not in self._tried:
-            self._tried.add(wrapper.number)
-            self.fifo.put(replace(wrapper))

@@ -1,0 +1,34 @@
+"""What pods show where YuniKorn schedules: nodes that placeholders hold, and why a pod waits.
+
+A placeholder is a pod that YuniKorn makes and takes away. It is no pod of the workload: it has a label of its own, by which it is
+seen here, and none of those by which the workload's pods are counted and its application is played.
+"""
+
+from __future__ import annotations
+
+from seatrial.kube.resources import PODS
+from seatrial.kube.shapes import Pod
+from seatrial.kube.watching import DELETED
+from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch, source_of
+from seatrial.stacks.coscheduling.objects import see_pod_and_why
+from seatrial.stacks.yunikorn import RESERVED
+
+PLACEHOLDER_LABEL = "seatrial.dev/placeholder-of"  # the workload for which it holds a node
+SIZE_ANNOTATION = "seatrial.dev/placeholders"  # how many the gang has
+
+
+def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
+    """A pod of a workload, or a placeholder."""
+    workload = pod.metadata.labels.get(PLACEHOLDER_LABEL)
+    if workload is None:
+        see_pod_and_why(observer, stamp, event, pod)
+        return
+    if event == DELETED or pod.status.phase in ("Succeeded", "Failed"):
+        observer.let_go(pod.metadata.name, workload)
+    elif pod.spec.node_name:
+        held = observer.hold(pod.metadata.name, workload, pod.spec.node_name)
+        if held >= int(pod.metadata.annotations.get(SIZE_ANNOTATION, "1")):
+            observer.workload(workload, RESERVED.name, stamp, source_of(event))
+
+
+WATCHES = tuple(Watch(PODS, Pod, see_pod) if watch.resource == PODS else watch for watch in PLAIN_WATCHES)

@@ -1,0 +1,78 @@
+"""The real YuniKorn: gangs that reserve nodes with placeholders, which are no pods of theirs, and a scheduler that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.stacks.yunikorn.real import BINARY, NAME
+from tests.runs.conftest import Start, component_pid
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.local
+
+# Eight nodes that take one pod each, twenty pods: the gangs come in turns. Then half of one holds four of eight nodes for as long
+# as its placeholders may, because `blocker` has the rest.
+SCENARIO = """
+name: gangs
+nodes:
+  - {name: fake, count: 8, capacity: {cpu: 3, memory: 32Gi}, taints: ["kwok.x-k8s.io/node=fake:NoSchedule"],
+     pods: {create: 200ms, start: 300ms}}
+stacks: [yunikorn]
+settings: {yunikorn: {placeholder-timeout: 5s, gang-style: Soft, interval: 500ms}}
+steps:
+  - submit: {name: gang, gang: true, sizes: [2, 3, 4, 5, 6], each: 1, order: shuffled, duration: 1s,
+             requests: {cpu: 2, memory: 50M}}
+  - submit: {name: single, count: 2, duration: 1s, requests: {cpu: 500m}}
+  - wait: {for: completed, timeout: 100s}
+  - submit: {name: blocker, count: 4, duration: 30s, requests: {cpu: 2}}
+  - wait: {for: running, of: [blocker], timeout: 60s}
+  - submit: {name: half, gang: true, count: 1, pods: 8, duration: 1s, requests: {cpu: 2}}
+  - wait: {for: completed, timeout: 150s}
+expect: ["completed == 12"]
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_yunikorn() -> None:
+    ensure_binaries((BINARY,))
+
+
+def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_them_or_have_timed_out(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "gangs.yaml").write_text(SCENARIO)
+    process = start("run", "gangs.yaml", "--on", "local", "-o", "out")
+    _, words = process.communicate(timeout=280)
+    assert process.returncode == 0, words
+    times = pl.read_csv(tmp_path / "out" / "times.csv")
+    pods = pl.read_csv(tmp_path / "out" / "pods.csv")
+    found = pods.group_by("workload").agg(pl.len(), bound=pl.col("bound_s").min(), nodes=pl.col("node").n_unique())
+    found = found.join(times.select("workload", "phase", "size", "reserved_s"), on="workload")
+    assert (found["len"] == found["size"]).all(), "placeholders are no pods of the workload"
+    gangs = found.filter(pl.col("phase") == "gang")
+    assert gangs["reserved_s"].null_count() < 5, "at least those that fit at once are reserved whole"
+    assert (gangs["bound"] >= gangs["reserved_s"]).all()
+    assert (gangs["nodes"] == gangs["size"]).all()
+    # Its placeholders gave up, and its pods took what they got.
+    assert found.filter(pl.col("phase") == "half")["reserved_s"].null_count() == 1
+
+
+def test_a_killed_scheduler_is_started_again_and_the_run_completes(start: Start, tmp_path: Path) -> None:
+    scenario = SCENARIO[: SCENARIO.index("  - submit: {name: blocker")].replace("duration: 1s", "duration: 3s")
+    (tmp_path / "killed.yaml").write_text(scenario + 'expect: ["completed == 7"]\n')
+    process = start("run", "killed.yaml", "--on", "local", "-o", "out")
+    before = component_pid(NAME)
+    observed = tmp_path / "out" / "trials" / "001-yunikorn-r1" / "submitted.jsonl"
+    assert eventually(lambda: observed.exists() and len(observed.read_text().splitlines()) == 7)
+    os.kill(before, signal.SIGKILL)
+    _, words = process.communicate(timeout=200)
+    assert process.returncode == 0, words
+    [trial] = (tmp_path / "out" / "trials").glob("*/trial.json")
+    assert any(NAME in death for death in json.loads(trial.read_text())["validity"]["deaths"])
