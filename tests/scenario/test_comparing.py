@@ -97,6 +97,13 @@ def test_params_are_calculated_with() -> None:
     assert trials(named)[0].phases(Submit)[0].name == "short-6"
 
 
+def test_a_comparison_of_params_is_true_or_false() -> None:
+    text = SMALL.replace("count: 3", "count: 3, gang: \"${1 < jobs < 10 and kind == 'b'}\"")
+    for kind, expected in (("a", [False] * 3), ("b", [False, True, False])):
+        found = trials(text + f"params: {{jobs: [1, 5, 10], kind: {kind}}}\n")
+        assert [trial.phases(Submit)[0].gang for trial in found] == expected
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

@@ -188,14 +188,16 @@ def _is_a_name(tree: ast.expr) -> bool:
 
 
 def calculate(text: str, values: Mapping[str, Value]) -> float:
-    """The value of an expression of params, `5 * iters`; an int if it is whole."""
+    """The value of an expression of params, `5 * iters`; an int if it is whole. A comparison, `size > 1`, is true or false."""
     try:
         tree = grammar.parse_tree(text)
-        grammar.check_value(tree)
+        compares = isinstance(tree, ast.Compare | ast.BoolOp)
+        (grammar.check_condition if compares else grammar.check_value)(tree)
     except (ExpressionProblem, RecursionError):
-        raise ExpressionProblem("cannot be calculated", "use params, numbers, + - * / // % and parentheses") from None
+        remedy = "use params, numbers, + - * / // %, parentheses, comparisons, and, or"
+        raise ExpressionProblem("cannot be calculated", remedy) from None
     grammar.check_names(tree, list(values))
-    value = _number(tree, values)
+    value = _condition(tree, values) if compares else _number(tree, values)
     assert value is not None  # params are never empty
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

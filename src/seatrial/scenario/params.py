@@ -19,7 +19,7 @@ from seatrial.scenario.source import KeyPath, Source, value_at
 Values = tuple[Scalar, ...]
 
 REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_CALCULATED = re.compile(r"[-+*/%() ]")  # what no param's name has
+_CALCULATED = re.compile(r"[-+*/%()<>=! ]")  # what no param's name has
 _NEXT_PARAM = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")
 _CONSTANT = ("name", "about", "params")  # what a scenario is called cannot differ from trial to trial
 
