@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 SWF_HEADER = "; Version: 2.2\n; MaxProcs: 100\n; UnixStartTime: 843480031\n;\n"
 
@@ -70,3 +73,78 @@ TABLE_COLUMNS = {
     "submit": ("arrived", ""), "duration": ("runtime_ms", "ms"), "cpu": ("cores", ""), "memory": ("mem", "MiB"),
     "gpus": ("gpu", ""), "user": ("who", ""),
 }  # fmt: skip
+
+
+T = 1_700_000_000
+SACCT_HEADER = (
+    "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|State|AllocCPUS|NNodes|ReqMem|AllocTRES"
+)
+
+
+def sacct(path: Path, more: str = "") -> Path:
+    """Four jobs: two nodes with GPUs and a step, one that waited for another, one cancelled before it ran, one still running."""
+    path.write_text(
+        f"{SACCT_HEADER}\n"
+        "101|ann|phys|batch|normal|2024-03-01T10:00:00|2024-03-01T10:00:00|2024-03-01T10:05:00|2024-03-01T11:05:00|01:00:00|"
+        "COMPLETED|8|2|4Gc|billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=32G,node=2\n"
+        "101.batch|||||2024-03-01T10:05:00|2024-03-01T10:05:00|2024-03-01T10:05:00|2024-03-01T11:05:00|01:00:00|"
+        "COMPLETED|4|1||cpu=4,mem=16G,node=1\n"
+        "102_3|bob|chem|batch|high|2024-03-01T10:01:00|2024-03-01T12:00:00|2024-03-02T00:00:00|2024-03-03T02:00:10|1-02:00:10|"
+        "TIMEOUT|16|1|64000M|\n"
+        "103|bob|chem|debug|high|2024-03-01T10:02:00|Unknown|Unknown|Unknown|00:00:00|CANCELLED by 1000|4|1|4000M|\n"
+        "104|bob|chem|debug|high|2024-03-01T10:02:30|Unknown|2024-03-01T10:02:30|Unknown|00:10:00|RUNNING|4|1|2Gc|\n"
+        + more
+    )
+    return path
+
+
+def _kube(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str] | None = None) -> dict[str, Any]:
+    group, _, short = kind.rpartition(".")
+    return {
+        "apiVersion": group,
+        "kind": short,
+        "metadata": {"name": name, "namespace": "red", "labels": labels or {}},
+        "spec": spec,
+    }
+
+
+def _pod(cpu: str, gpus: int = 0) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {"spec": {"containers": [{"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": limits}}]}}
+
+
+def sktrace(path: Path, version: int = 2) -> Path:
+    """By SimKube's documentation: a Job of two pods, a Pod that was deleted, a Deployment scaled up and down, a CronJob's two
+    runs, a kind of the tracer's configuration, a ConfigMap."""
+    job = _kube(
+        "batch/v1.Job", "train", {"parallelism": 2, "template": _pod("500m", 4)}, {"kueue.x-k8s.io/queue-name": "gold"}
+    )
+    web, tasks = {"template": _pod("1")}, [{"template": _pod("2")}, {"template": _pod("3")}]
+    lone, gang = (
+        {**_kube("v1.Pod", "lone", {}), **_pod("1")},
+        _kube("batch.volcano.sh/v1alpha1.Job", "gang", {"tasks": tasks}),
+    )
+    cron = _kube("batch/v1.CronJob", "tick", {"jobTemplate": {"spec": {"template": _pod("1")}}})
+    few, many = (
+        _kube("apps/v1.Deployment", "web", {"replicas": 1, **web}),
+        _kube("apps/v1.Deployment", "web", {"replicas": 4, **web}),
+    )
+    events = [
+        (T + 0, [job, few, _kube("v1.ConfigMap", "settings", {})], []), (T + 10, [job, many, lone], []), (T + 20, [cron, gang], []),
+        (T + 30, [few], [lone]), (T + 100, [], [few]),
+    ]  # fmt: skip
+    trace = {
+        "version": version,
+        "config": {"trackedObjects": {"batch.volcano.sh/v1alpha1.Job": {"podSpecTemplatePaths": ["/spec/tasks/*/template"]}}},
+        "events": [{"ts": ts, "applied_objs": applied, "deleted_objs": deleted} for ts, applied, deleted in events],
+        "index": {"batch/v1.Job": {"red/train": 2**63 + 1}},
+        "pod_lifecycles": {
+            ("batch/v1.Job", "red/train"): {7: [{"start_ts": T + 5, "end_ts": T + 65}, {"start_ts": T + 6, "end_ts": T + 60}]},
+            ("batch/v1.CronJob", "red/tick"): {8: [{"Finished": [T + 21, T + 24]}, {"Running": T + 81}]},
+            ("batch.volcano.sh/v1alpha1.Job", "red/gang"): {
+                1: [{"Finished": [T + 22, T + 40]}], 2: [{"Finished": [T + 23, T + 49]}],
+            },
+        },
+    }  # fmt: skip
+    path.write_bytes(msgspec.msgpack.encode(trace))
+    return path

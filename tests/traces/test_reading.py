@@ -73,6 +73,43 @@ def test_a_table_with_our_names_needs_no_mapping(tmp_path: Path) -> None:
     assert rows(read(tmp_path / "t.csv"), "wait_ns", "duration_ns", "cpu_milli") == [(5 * S, 5 * S, 2000), (0, S, None)]
 
 
+def test_a_slurm_job_is_a_pod_per_node_and_its_steps_are_no_jobs(tmp_path: Path) -> None:
+    trace = read(samples.sacct(tmp_path / "jobs.txt", "105|bob|ch\n"))
+    assert (trace.format.name, trace.starts_at) == ("sacct", 1709287200 * S)
+    assert rows(trace, "job", "submit_ns", "wait_ns", "duration_ns", "pods", "cpu_milli", "memory_bytes", "gpu_milli") == [
+        ("101", 0, 300 * S, 3600 * S, 2, 4000, 16 << 30, 2000),
+        ("102_3", 7200 * S, 43200 * S, 93610 * S, 1, 16000, 64000 << 20, None),  # due when it was eligible
+        ("103", 120 * S, None, 0, 1, 4000, 4000 << 20, None), ("104", 150 * S, 0, None, 1, 4000, 8 << 30, None),
+    ]  # fmt: skip
+    assert rows(trace, "user", "group", "partition", "class", "gpu_model", "outcome") == [
+        ("ann", "phys", "batch", "normal", "a100", "completed"), ("bob", "chem", "batch", "high", None, "failed"),
+        ("bob", "chem", "debug", "high", None, "cancelled"), ("bob", "chem", "debug", "high", None, None),
+    ]  # fmt: skip
+    assert trace.faults() == ["1 line left out: cut off or mixed up (line 7)"]
+
+
+def test_simkubes_objects_are_jobs_with_the_times_of_their_pods(tmp_path: Path) -> None:
+    trace = read(samples.sktrace(tmp_path / "t.sktrace"))
+    assert (trace.format.name, trace.starts_at) == ("sktrace", 1_700_000_000 * S)
+    seconds = [pl.col(name) // S for name in ("submit_ns", "wait_ns", "duration_ns")]
+    found = (
+        trace.jobs.sort("submit_ns", "job").select("job", *seconds, "pods", "cpu_milli", "gpu_milli", "queue").rows()
+    )
+    assert found == [
+        ("red/train", 0, 5, 60, 2, 500, 4000, "gold"), ("red/web", 0, None, 100, 1, 1000, None, "red"),
+        ("red/lone", 10, None, 20, 1, 1000, None, "red"), ("red/web", 10, None, 20, 3, 1000, None, "red"),
+        ("red/gang", 20, 2, 26, 2, 3000, None, "red"), ("red/tick", 21, None, 3, 1, 1000, None, "red"),
+        ("red/tick", 81, None, None, 1, 1000, None, "red"),
+    ]  # fmt: skip
+    assert trace.remarks == ("objects of kind v1.ConfigMap left out: no pod template is known of it",)
+
+
+def test_another_version_of_simkubes_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceProblem, match="is of version 3 of SimKube's format") as caught:
+        read(samples.sktrace(tmp_path / "t.sktrace", version=3))
+    assert "reads version 2" in caught.value.remedy
+
+
 def test_our_own_parquet_comes_back_as_it_was_written(tmp_path: Path) -> None:
     first = read(samples.openb(tmp_path / "pods.csv"))
     own_format.write(first.jobs, tmp_path / "t.parquet", 1_700_000_000 * S, {"source": "test"})
@@ -123,6 +160,7 @@ def test_values_that_are_no_numbers_and_lines_that_are_too_long_are_faults(tmp_p
     ("text", "said"),
     [
         ("", "is empty"),
+        ("JobID|Submit|State\n1|2024-03-01T10:00:00|COMPLETED\n", "has no column 'Elapsed'"),
         ("; MaxProcs: 3\n", "has no jobs"),
         ("submit,duration\n", "has no jobs"),
         ("who,when\nann,1\n", "table of an unknown layout, with the columns who, when"),

@@ -15,7 +15,7 @@ from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.queue_fields import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from seatrial.traces.options import BY, EACH, FRACTIONS, OTHERS, ROUND_UP, NameMap, TraceOptions, TraceSample
 
-FORMAT_NAMES = ("seatrial", "swf", "openb", "philly", "table")
+FORMAT_NAMES = ("seatrial", "sktrace", "swf", "sacct", "openb", "philly", "table")
 LARGEST_FACTOR = 1e6
 # What a trace says of every workload, or what only a made-up load has.
 NOT_WITH_A_TRACE = (

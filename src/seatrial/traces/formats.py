@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.traces import mapped_tables, own_format, swf
+from seatrial.traces import mapped_tables, own_format, simkube, slurm, swf
 from seatrial.traces.mapped_tables import Columns
 from seatrial.traces.problem import TraceProblem
 
@@ -26,7 +26,7 @@ class TraceFormat:
     scan: Callable[[Path, Columns], pl.LazyFrame]
     rigid: bool = False
     columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    wants: tuple[str, ...] = ()  # columns that the file must have, for the message where one was named that it lacks
+    remarks: Callable[[Path], tuple[str, ...]] = lambda _: ()  # what of a file is left out by design
 
 
 def _has(*names: str) -> Callable[[Path], bool]:
@@ -69,7 +69,12 @@ FORMATS = {
     one.name: one
     for one in (
         TraceFormat("seatrial", "our own Parquet", own_format.recognises, lambda path, _: own_format.scan(path)),
+        TraceFormat(
+            "sktrace", "SimKube's .sktrace (version 2)", simkube.recognises, lambda path, _: simkube.scan(path),
+            remarks=simkube.remarks,
+        ),
         TraceFormat("swf", "Standard Workload Format, also gzipped", _is_swf, lambda path, _: swf.scan(path), rigid=True),
+        TraceFormat("sacct", "output of Slurm's sacct -P", slurm.recognises, lambda path, _: slurm.scan(path), rigid=True),
         TraceFormat(
             "openb", "pods of Alibaba's GPU cluster (2023)", _has("cpu_milli", "gpu_milli", "creation_time", "deletion_time"),
             _openb, columns=OPENB_COLUMNS,

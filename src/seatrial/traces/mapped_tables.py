@@ -172,13 +172,13 @@ def _time(raw: pl.LazyFrame, name: str, kind: pl.DataType, factor: int) -> pl.Ex
         some = raw.select(_text(name, kind).alias("t")).drop_nulls().head(PEEKED)
         numbers = some.select(pl.col("t").cast(pl.Float64, strict=False).is_not_null().mean()).collect().item()
         if numbers is not None and numbers < 0.5:
-            return _date(name, kind)
+            return dates(_text(name, kind))
     return _number(name, kind, factor)
 
 
-def _date(name: str, kind: pl.DataType) -> pl.Expr:
+def dates(text: pl.Expr) -> pl.Expr:
     """`2017-10-09 07:01:55`, `2017-10-09T07:01:55.5Z`, `2017-10-09 07:01:55+02:00`; without a zone it is UTC."""
-    text = _text(name, kind).str.replace("T", " ")
+    text = text.str.replace("T", " ")
     zone = text.str.extract_groups(r"([+-])(\d\d):?(\d\d)$").struct.rename_fields(["sign", "hours", "minutes"])
     hours, minutes = (zone.struct.field(part).cast(pl.Int64) for part in ("hours", "minutes"))
     east = pl.when(zone.struct.field("sign") == "-").then(-1).otherwise(1)

@@ -30,6 +30,7 @@ class Trace:
     backwards: int  # lines with an earlier submission than the line before
     starts_at: int | None = None  # the first submission, as Unix time in ns, where the trace says
     header: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()  # what of the file is left out because of what it is
 
     def faults(self) -> list[str]:
         """`3 lines are cut off or mixed up (lines 7, 9 and 12)`, one per kind."""
@@ -153,7 +154,7 @@ def _trace(path: Path, kind: TraceFormat, frame: pl.DataFrame, strict: bool) -> 
     elif first_submit > LIKELY_UNIX:
         starts_at = first_submit
     jobs = jobs.with_columns(pl.col("submit_ns") - first_submit)
-    return Trace(path, kind, jobs, faulty, backwards, starts_at, header)
+    return Trace(path, kind, jobs, faulty, backwards, starts_at, header, kind.remarks(path))
 
 
 LIKELY_UNIX = 10**8 * SECOND  # March 1973: a larger number of seconds is a date, not an offset

@@ -28,7 +28,7 @@ class Selection:
 
 def select(trace: Trace, options: TraceOptions) -> Selection:
     """What `options` ask for."""
-    notes = list(trace.faults())
+    notes = [*trace.remarks, *trace.faults()]
     if trace.backwards:
         notes.append(f"{counted(trace.backwards, 'line')} earlier than the line before: sorted by time of submission")
     jobs = trace.jobs.sort("submit_ns", maintain_order=True)
