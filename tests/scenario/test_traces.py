@@ -9,10 +9,11 @@ import pytest
 from seatrial.model.errors import ScenarioProblem
 from seatrial.model.plan import Trial
 from seatrial.model.units import SECOND
-from seatrial.scenario.actions.replay_trace import GPU_MODEL, ReplayedTrace
+from seatrial.scenario.actions.replay_trace import ReplayedTrace
 from seatrial.scenario.document import from_text
 from seatrial.scenario.expansion import expand
 from seatrial.scenario.findings import findings_of
+from seatrial.scenario.trace_fields import GPU_MODEL
 from tests.scenario.support import STACKS, mistakes
 from tests.traces import samples
 

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from seatrial.model import settings as table
 from seatrial.model.errors import Mistake, ScenarioProblem, UsageProblem, cut
@@ -26,6 +27,7 @@ from seatrial.scenario.setups import ClientFields, SetupFields
 from seatrial.scenario.source import KeyPath, Source
 from seatrial.scenario.value_ranges import ValueRange
 from seatrial.scenario.varying import param_names, varied
+from seatrial.traces.problem import TraceProblem
 
 MOST_TRIALS = 10_000
 MOST_MISTAKES = 50  # more are one mistake many times
@@ -230,14 +232,23 @@ class _FilledScenario:
 
     def _groups(self, entry: str) -> tuple[NodeGroup, ...]:
         path: KeyPath = ("nodes", entry) if entry else ("nodes",)
-        groups = node_groups(self.fields.nodes[entry])
-        names = [group.name for group in groups]
-        for number, name in enumerate(names):
-            if name in names[:number]:
+        groups: tuple[NodeGroup, ...] = ()
+        for place, found in node_groups(self.fields.nodes[entry], Path(self.source.file).parent):
+            made = self._unreadable((*path, *place), found) if isinstance(found, TraceProblem) else found
+            names = [group.name for group in groups]
+            for name in (group.name for group in made if group.name in names):
                 what = f"two node groups are called '{name}'"
-                self._wrong((*path, number, "name"), what, "give each a different name")
+                self._wrong((*path, *place, "name"), what, "give each a different name")
+            groups += made
         self.written += groups
         return groups if any(group.kubelet or group.existing for group in groups) else self.context.nodes or groups
+
+    def _unreadable(self, path: KeyPath, problem: TraceProblem) -> tuple[NodeGroup, ...]:
+        """Something in the place of a list of nodes that cannot be read, so that other mistakes are found too."""
+        remedy = remedy_for(problem.name, problem.known) if problem.known else problem.remedy
+        inside = tuple(problem.option.split(".")) if problem.option else ("trace",)
+        self._wrong((*path, *inside), problem.message, remedy)
+        return (NodeGroup("-".join(("unreadable", *map(str, path))), 1, {"pods": 0}),)
 
     def _wrong(self, path: KeyPath, what: str, remedy: str) -> None:
         self.mistakes.append(self.source.mistake(path, what, remedy))

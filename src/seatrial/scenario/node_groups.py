@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from seatrial.model.plan import NodeGroup, Span
+from seatrial.model.plan import NodeGroup
 from seatrial.scenario.field_types import (
     CapacityMap,
     Flag,
     LabelText,
     ObjectName,
     SelectorText,
-    SpanText,
     TaintText,
     whole_number,
 )
 from seatrial.scenario.fields import FieldMistake, Fields
+from seatrial.scenario.node_trace_fields import NodeTraceFields
+from seatrial.scenario.pod_delays import DEFAULT_PODS, PodDelays
+from seatrial.traces.problem import TraceProblem
 
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
-DEFAULT_PODS = 110  # of a node, as the kubelet has it
 EXISTING = "existing"  # name of the group of nodes that exist already
-
-
-class PodDelays(Fields):
-    """Delays of the pods of a fake node."""
-
-    create: SpanText = Field(
-        Span(), description="From bound to container being created: 1s, or 1s..3s for evenly between."
-    )
-    start: SpanText = Field(Span(), description="From container being created to running: 10s, or 5s..15s.")
 
 
 class NodeGroupFields(Fields):
@@ -73,32 +66,57 @@ class ExistingNodesFields(Fields):
 
 
 def _entries(value: Any) -> Any:
-    """A plain list of groups, or `existing` alone, is the one entry of a mapping."""
-    alone = isinstance(value, list) or (isinstance(value, dict) and isinstance(value.get("existing"), str))
+    """A plain list of groups, or `existing` or `trace` alone, is the one entry of a mapping."""
+    alone = isinstance(value, list) or (
+        isinstance(value, dict) and any(isinstance(value.get(key), str) for key in ALONE)
+    )
     return {"": value} if alone else value
 
 
 def _kind_of_entry(value: Any) -> str:
     """In brackets, so that pydantic's locations cannot be mistaken for keys of the file."""
+    if isinstance(value, dict) and "trace" in value:
+        return "(trace)"
     return "(existing)" if isinstance(value, dict) and "existing" in value else "(groups)"
 
 
-Groups = Annotated[list[NodeGroupFields], Field(min_length=1)]
+def _kind_of_group(value: Any) -> str:
+    return "(trace)" if isinstance(value, dict) and "trace" in value else "(group)"
+
+
+ALONE = ("existing", "trace")  # keys of an entry that is no list of groups
+Group = Annotated[
+    Annotated[NodeGroupFields, Tag("(group)")] | Annotated[NodeTraceFields, Tag("(trace)")],
+    Discriminator(_kind_of_group),
+]
+Groups = Annotated[list[Group], Field(min_length=1)]
 Entry = Annotated[
-    Annotated[Groups, Tag("(groups)")] | Annotated[ExistingNodesFields, Tag("(existing)")],
+    Annotated[Groups, Tag("(groups)")]
+    | Annotated[ExistingNodesFields, Tag("(existing)")]
+    | Annotated[NodeTraceFields, Tag("(trace)")],
     Discriminator(_kind_of_entry),
 ]
+_Written = Groups | ExistingNodesFields | NodeTraceFields
 NodeEntries = Annotated[
     dict[str, Entry],
     Field(min_length=1),
-    BeforeValidator(
-        _entries, json_schema_input_type=Groups | ExistingNodesFields | dict[str, Groups | ExistingNodesFields]
-    ),
+    BeforeValidator(_entries, json_schema_input_type=_Written | dict[str, _Written]),
 ]
 
 
-def node_groups(entry: list[NodeGroupFields] | ExistingNodesFields) -> tuple[NodeGroup, ...]:
-    """The groups of an entry of `nodes`."""
+def node_groups(
+    entry: list[NodeGroupFields | NodeTraceFields] | ExistingNodesFields | NodeTraceFields, folder: Path
+) -> Iterator[tuple[tuple[int, ...], tuple[NodeGroup, ...] | TraceProblem]]:
+    """The groups of an entry of `nodes`, or what is wrong with a list of nodes, with its place in the entry."""
     if isinstance(entry, ExistingNodesFields):
-        return (NodeGroup(EXISTING, 0, {}, existing=entry.existing),)
-    return tuple(fields.group() for fields in entry)
+        yield (), (NodeGroup(EXISTING, 0, {}, existing=entry.existing),)
+        return
+    written = [((), entry)] if isinstance(entry, NodeTraceFields) else [((n,), one) for n, one in enumerate(entry)]
+    for place, fields in written:
+        if isinstance(fields, NodeGroupFields):
+            yield place, (fields.group(),)
+            continue
+        try:
+            yield place, fields.groups(folder)
+        except TraceProblem as problem:
+            yield place, problem

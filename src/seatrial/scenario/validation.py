@@ -14,6 +14,7 @@ from seatrial.scenario.actions import ACTIONS, phase_name
 from seatrial.scenario.actions.wait import STAGES, STATES
 from seatrial.scenario.fields import FieldMistake, Fields, KnownNames, shown
 from seatrial.scenario.nearest import remedy_for
+from seatrial.scenario.node_groups import ALONE
 from seatrial.scenario.params import entry_names, fill
 from seatrial.scenario.schema import ScenarioFields
 from seatrial.scenario.source import KeyPath, Source, real_path, value_at
@@ -71,7 +72,8 @@ def _names(
 ) -> dict[str, list[str]]:
     """The names that may be referred to, gathered from a document that may be wrong in any way."""
     nodes = data.get("nodes")
-    entries = nodes if isinstance(nodes, dict) and not isinstance(nodes.get("existing"), str) else {"": nodes}
+    alone = isinstance(nodes, dict) and any(isinstance(nodes.get(key), str) for key in ALONE)
+    entries = nodes if isinstance(nodes, dict) and not alone else {"": nodes}
     groups = [group for entry in entries.values() if isinstance(entry, list) for group in entry]
     names: dict[str, list[str]] = {
         "stack": list(stacks),
@@ -93,6 +95,8 @@ def _names(
         if isinstance(body, dict):
             for what, found in ACTIONS[action].names(name, action, body).items():
                 names[what] += found
+    if any(isinstance(one, dict) and "trace" in one for one in (*entries.values(), *groups)):
+        del names["node group"]  # the file knows its groups: the names are checked once it is read
     names["figure"] = [
         *NAMED,
         *(name for name in values if name not in NAMED),
