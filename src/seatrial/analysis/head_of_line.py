@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from seatrial.analysis.occupancy import NEVER, Mask, Numbers, Occupancy
+from seatrial.analysis.occupancy import NEVER, Numbers, Occupancy
 from seatrial.model.lifecycle import ADMITTED, COMPLETED, DELETED, FAILED, RELEASED, SUBMITTED
 from seatrial.model.units import MINUTE
 
@@ -120,32 +120,35 @@ class WaitingLine:
         """The workloads that would have fitted while the head did not, and no later one was admitted."""
         level = self.priority[head]
         later = (self.priority < level) | ((self.priority == level) & (self.submitted >= self.submitted[head]))
+        later &= (self.submitted < until) & (self.left > since)
         later[head] = False
-        let_go = np.unique(self.admitted[later & (self.admitted > since) & (self.admitted < until)])
-        edges = np.concatenate(([since], let_go, [until]))
-        lasted = np.zeros(len(later), dtype=np.int64)
+        rows = np.flatnonzero(later)
+        let_go = self.admitted[rows]
+        edges = np.concatenate(([since], np.unique(let_go[(let_go > since) & (let_go < until)]), [until]))
+        lasted = np.zeros(len(rows), dtype=np.int64)
         for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if end - begin > BLOCKED_NS:
-                lasted += self._blocked(head, later, begin, end)
-        behind = np.flatnonzero(lasted > BLOCKED_NS)
-        if not len(behind):
+                self._add_blocked(lasted, head, rows, begin, end)
+        long = np.flatnonzero(lasted > BLOCKED_NS)
+        if not len(long):
             return None
-        behind = behind[np.argsort(-lasted[behind], kind="stable")]
-        return Blocking(head, since, until, behind, lasted[behind])
+        long = long[np.argsort(-lasted[long], kind="stable")]
+        return Blocking(head, since, until, rows[long], lasted[long])
 
-    def _blocked(self, head: int, later: Mask, begin: int, end: int) -> Numbers:
-        """How long in this period each later workload waited and would have fitted while the head did not."""
+    def _add_blocked(self, lasted: Numbers, head: int, rows: Numbers, begin: int, end: int) -> None:
+        """Adds for each of the later workloads how long in this period it waited and would have fitted while the head did not."""
+        waiting = np.flatnonzero((self.submitted[rows] < end) & (self.left[rows] >= end))
+        if not len(waiting):
+            return
         first, last = np.searchsorted(self._at, [begin, end], side="left").tolist()
         part = slice(first, last)
-        lasted = np.zeros(len(later), dtype=np.int64)
         stuck = ~self._fits[self.kind[head], part]
-        for kind in np.unique(self.kind[later]).tolist():
+        kinds = self.kind[rows[waiting]]
+        for kind in np.unique(kinds).tolist():
             blocked = np.where(stuck & self._fits[kind, part], self._lasts[part], 0)
             if blocked.sum() <= BLOCKED_NS:
                 continue
-            rows = np.flatnonzero(later & (self.kind == kind) & (self.submitted < end) & (self.left >= end))
+            alike = waiting[kinds == kind]
             to_come = np.append(np.cumsum(blocked[::-1])[::-1], 0)
-            lasted[rows] = to_come[
-                np.searchsorted(self._at[part], np.maximum(self.submitted[rows], begin), side="left")
-            ]
-        return lasted
+            since = np.maximum(self.submitted[rows[alike]], begin)
+            lasted[alike] += to_come[np.searchsorted(self._at[part], since, side="left")]

@@ -51,7 +51,9 @@ def _opened(schema: Schema) -> Schema:
     for key in ("properties", "patternProperties"):
         if key in schema:
             schema[key] = {name: _opened(part) for name, part in schema[key].items()}
-    if "oneOf" in schema:  # what pydantic writes for alternatives with a discriminator
+    if all(
+        "$ref" in part for part in schema.get("oneOf", [{}])
+    ):  # as pydantic writes alternatives with a discriminator
         schema["anyOf"] = schema.pop("oneOf")
     if "anyOf" in schema:
         alternatives = [_opened(part) for part in schema.pop("anyOf") if part != {"type": "null"}]

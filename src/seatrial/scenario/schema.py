@@ -45,7 +45,9 @@ class ScenarioFields(Fields):
     params: dict[ParamName, ParamValues] = Field(
         {}, description="Values to use as ${name}; a list makes one trial per value."
     )
-    nodes: NodeEntries = Field(description="Groups of nodes, {trace: FILE}, {existing: SELECTOR}, or name → one of these.")
+    nodes: NodeEntries = Field(
+        description="Groups of nodes, {trace: FILE}, {existing: SELECTOR}, or name → one of these."
+    )
     stacks: Annotated[list[Annotated[Text, one_of("stack")]], Field(min_length=1)] | None = Field(
         None, description="Stacks to compare on the same nodes: short for one set-up per stack."
     )
