@@ -20,7 +20,7 @@ STEP = SECOND // 2  # smallest difference of two clocks that is recorded
 FOR_EVER = RetryPolicy(seconds=10.0**9)  # waits for the API server as long as it takes
 
 
-class Heartbeats:
+class WatchHeartbeats:
     """The heartbeats of one process. `epoch`: its clock at the moment from which times count."""
 
     def __init__(self, gaps: Gaps, states: Sequence[WatchState], epoch: int) -> None:

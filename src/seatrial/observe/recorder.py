@@ -17,7 +17,7 @@ from seatrial.kube.resources import JOBS, PODS
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.observe.describing import Describer
 from seatrial.observe.following import MOST_DOUBT, doubt
-from seatrial.observe.heartbeats import FOR_EVER, TICK_S, Heartbeats
+from seatrial.observe.heartbeats import FOR_EVER, TICK_S, WatchHeartbeats
 from seatrial.observe.recorded_shapes import RecordedJob, RecordedPod
 from seatrial.observe.sightings import Sightings
 from seatrial.record.gaps import Gaps
@@ -59,7 +59,7 @@ class Recorder:
         self._journal = Journal(directory, writer)
         self.sightings = Sightings(describer, epoch, began, self._tell, ahead)
         self._states = [WatchState(resource.plural) for resource, _ in RECORDED]
-        self._beats = Heartbeats(Gaps(directory, writer), self._states, epoch)
+        self._beats = WatchHeartbeats(Gaps(directory, writer), self._states, epoch)
         self._watchful = Watchful(epoch + last_well if last_well else epoch - LONG_AGO, clock())
         self._writing = False
 

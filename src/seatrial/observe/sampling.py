@@ -19,7 +19,7 @@ from seatrial.model.lifecycle import Stage
 from seatrial.model.units import SECOND
 from seatrial.observe.events import read_events
 from seatrial.observe.following import follow
-from seatrial.observe.heartbeats import FOR_EVER, TICK_S, Heartbeats
+from seatrial.observe.heartbeats import FOR_EVER, TICK_S, WatchHeartbeats
 from seatrial.observe.observer import Observer, Watch
 from seatrial.record.gaps import GapLine, Gaps
 from seatrial.record.ledger import Ledger
@@ -70,7 +70,7 @@ class Sampler:
         self._told = told
         self._tail = Tail(wanted.directory)
         gaps = Gaps(wanted.directory, self.ledger.segment.writer)
-        self._beats = Heartbeats(gaps, self.watching, self.observer.epoch)
+        self._beats = WatchHeartbeats(gaps, self.watching, self.observer.epoch)
         self.notes = self._beats.notes
         self._refused: set[int] = set()
         self._gone: set[str] = set()
