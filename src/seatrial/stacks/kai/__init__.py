@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from seatrial.model.lifecycle import PODS_CREATED, Stage, lifecycle_with
-from seatrial.model.plan import Trial
+from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
 from seatrial.stacks.base import StackBase, submits
 from seatrial.stacks.kai.fleet_rules import otherwise, unfit, words
 
 if TYPE_CHECKING:
+    from seatrial.sim.world import Sim
     from seatrial.stacks.kai.real import KaiReal
 
 BIND_REQUESTED = Stage(
@@ -29,8 +30,7 @@ class Kai(StackBase):
     about = "NVIDIA's KAI scheduler: PodGroups placed whole, in cycles of one second, bound by a program of its own"
     stages = lifecycle_with(BIND_REQUESTED)
     needs = "KAI v0.12: scheduler and binder, the CRDs PodGroup, Queue and BindRequest"
-    runs_on: Sequence[str] = ("local", "kubeconfig")
-    verified = "it is the real one: there is no model for sim yet"
+    verified = "the same scenarios with the real KAI v0.12.0 on local (docs/stacks/kai.md)"
     settings = (
         Setting("kai", "qps", 50, "client requests per second of the scheduler, per client (--qps)"),
         Setting("kai", "burst", 300, "client burst of the scheduler (--burst)"),
@@ -61,6 +61,11 @@ class Kai(StackBase):
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["kai"]
         return (int(own["staleness"]),) if "stalegangeviction" in words(own["actions"]) else ()
+
+    def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
+        from seatrial.stacks.kai.model import KaiModel
+
+        return KaiModel(sim, settings).created
 
     @property
     def real(self) -> KaiReal:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from seatrial.model.fleet import ANY, LOWER, NEVER, Cohort, Queue
-from seatrial.model.plan import Scalar, Setup, Trial
+from seatrial.model.fleet import ANY, LOWER, NEVER, Cohort, Fleet, Queue
+from seatrial.model.plan import Scalar, Trial
 from seatrial.stacks.base import submits
 from seatrial.stacks.kai.queue_tree import RESOURCES
 
@@ -18,12 +18,12 @@ def words(written: Scalar) -> list[str]:
     return [word for word in re.split(r"[\s,]+", str(written)) if word]
 
 
-def actions_of(setup: Setup, written: Scalar) -> list[str]:
+def actions_of(fleet: Fleet, written: Scalar) -> list[str]:
     """The actions of a cycle: those of the setting, without those that the fleet's rules forbid."""
     actions = words(written)
-    if not setup.fleet.queues:
+    if not fleet.queues:
         return actions
-    rules = setup.fleet.preemption
+    rules = fleet.preemption
     forbidden = {"reclaim": rules.reclaim == NEVER, "preempt": rules.within_queue == NEVER}
     return [action for action in actions if not forbidden.get(action, False)]
 

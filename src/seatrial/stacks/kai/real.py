@@ -156,7 +156,7 @@ def configuration(setup: Setup) -> dict[str, Any]:
     plugins.append({"name": "nodeplacement", "arguments": {"cpu": strategy, "gpu": strategy}})
     if strategy == "binpack":
         plugins.append({"name": "gpusharingorder"})
-    return {"actions": ", ".join(actions_of(setup, settings["actions"])), "tiers": [{"plugins": plugins}]}
+    return {"actions": ", ".join(actions_of(setup.fleet, settings["actions"])), "tiers": [{"plugins": plugins}]}
 
 
 def _scheduler(settings: Mapping[str, Scalar]) -> Component:

@@ -1,0 +1,264 @@
+"""The actions of a session, in their order: allocate, consolidation, reclaim, preempt, stalegangeviction (v0.12.0).
+
+Each goes through the PodGroups with pending pods by turns (queue_turns.py) and ends in binds and evictions; what an action placed
+the next ones see. The three that evict skip a group that is not easier to place than one that has failed already
+(actions/common/minimal_job_comparison.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from seatrial.model.fleet import OTHER, PREEMPTED, RECLAIMED, TIMED_OUT
+from seatrial.stacks.kai.kai_session import (
+    ACTIVE,
+    ALLOCATED,
+    HOLDS,
+    PIPELINED,
+    RELEASING,
+    KaiJob,
+    KaiSession,
+    KaiTask,
+)
+from seatrial.stacks.kai.kai_solver import KaiSolver, Victims, all_moved
+from seatrial.stacks.kai.queue_shares import Amounts3
+from seatrial.stacks.kai.queue_turns import QueueTurns
+from seatrial.stacks.kai.reclaim_rules import may_reclaim, reclaimable
+
+CONSOLIDATED_AT_MOST = 16  # --max-consolidation-preemptees (cmd/scheduler/app/options/options.go:38)
+
+
+@dataclass(frozen=True, slots=True)
+class KaiEviction:
+    """A pod that loses its place, for the workload `by` (−1: for none)."""
+
+    pod: int
+    by: int
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class KaiDecisions:
+    """What a session carries out: PodGroups with the pods to bind, in order, then evictions."""
+
+    binds: list[tuple[KaiJob, list[KaiTask], bool]] = field(default_factory=list)  # whether it is the group's start
+    evictions: list[KaiEviction] = field(default_factory=list)
+    scenarios: int = 0
+
+
+class KaiActions:
+    """The actions of one session. `stale(job)`: whether it lacked pods for too long."""
+
+    def __init__(
+        self, session: KaiSession, random: Random, stale: Callable[[KaiJob], bool], names: Callable[[int], str]
+    ) -> None:
+        self._session, self._random, self._stale, self._names = session, random, stale, names
+        self.done = KaiDecisions()
+        self._actions: dict[str, Callable[[], None]] = {
+            "allocate": self._allocate,
+            "consolidation": self._consolidate,
+            "reclaim": self._reclaim,
+            "preempt": self._preempt,
+            "stalegangeviction": self._evict_stale,
+        }
+
+    def run(self, actions: Sequence[str]) -> KaiDecisions:
+        """All of them."""
+        for action in actions:
+            self._actions[action]()
+        return self.done
+
+    def _waiting(self, preemptible_only: bool = False) -> list[KaiJob]:
+        """InitializeWithJobs (actions/utils/input_jobs.go:22): with pending pods, and pods enough for `least`."""
+        return [
+            job
+            for job in self._session.jobs.values()
+            if job.waiting and job.waiting + job.active >= job.least and not (preemptible_only and job.firm)
+        ]
+
+    def _allocate(self) -> None:
+        """actions/allocate/allocate.go:45. A group that cannot be placed after one of the same shape and no more pods failed is not
+        tried: room only shrinks meanwhile."""
+        session = self._session
+        turns = QueueTurns(session.tree, self._waiting(), self._random)
+        failed: dict[int, tuple[int, str]] = {}  # shape → pods, why
+        while turns:
+            job = turns.pop()
+            wanted = len(job.to_allocate(True))
+            least, why = failed.get(id(job.shape), (0, ""))
+            if least and wanted >= least and not job.active:
+                job.said = why
+                continue
+            began = not any(task.status in HOLDS for task in job.tasks)
+            if not session.place_job(job, session.everywhere, pipeline_only=False):
+                if not job.said.startswith(("OverLimit", "NonPreemptible")):
+                    failed[id(job.shape)] = (wanted, job.said)
+                continue
+            if _waits_for_room(job):
+                session.to_pipelined(job.tasks)
+            self._bind(job, began)
+            if job.waiting:
+                turns.push(job)
+
+    def _bind(self, job: KaiJob, began: bool) -> None:
+        placed = [task for task in job.tasks if task.status == ALLOCATED]
+        for task in placed:
+            task.status, task.virtual = ACTIVE, False
+        self._session.commit()
+        if placed:
+            self.done.binds.append((job, placed, began))
+
+    # those that evict
+
+    def _consolidate(self) -> None:
+        """actions/consolidation/consolidation.go:35: moves preemptible groups together, if all of them get a place again."""
+        session, smallest = self._session, Failures()
+        turns = QueueTurns(session.tree, self._waiting(preemptible_only=True), self._random)
+        while turns:
+            job = turns.pop()
+            if not smallest.easier(job):
+                continue
+            if not self._search(job, lambda job=job: self._movable(job), all_moved, OTHER, _moved):  # type: ignore[misc]
+                smallest.add(job)
+
+    def _movable(self, job: KaiJob) -> list[KaiJob]:
+        found = [one for one in self._session.jobs.values() if not one.firm and one is not job and one.active]
+        most = CONSOLIDATED_AT_MOST + 1  # the counter is compared before it grows (:146), and a Go map has no order
+        return found if len(found) <= most else self._random.sample(found, most)
+
+    def _reclaim(self) -> None:
+        """actions/reclaim/reclaim.go:47: for a queue that is below its fair share, from other queues."""
+        session, smallest = self._session, Failures(by_queue=True)
+        turns = QueueTurns(session.tree, self._waiting(), self._random)
+        while turns:
+            job = turns.pop()
+            asked = job.asks()
+            if not may_reclaim(session.tree, job.queue, asked, job.firm) or not smallest.easier(job):
+                continue
+            used = {key: list(queue.allocated) for key, queue in session.tree.queues.items()}
+
+            def valid(
+                victims: Victims, job: KaiJob = job, asked: Amounts3 = asked, used: dict[str, list[float]] = used
+            ) -> bool:
+                return reclaimable(session.tree, used, job.queue, asked, job.firm, _taken(victims))
+
+            if not self._search(job, lambda job=job: self._elsewhere(job), valid, RECLAIMED, _reclaimed):  # type: ignore[misc]
+                smallest.add(job)
+
+    def _elsewhere(self, job: KaiJob) -> list[KaiJob]:
+        return [one for one in self._session.jobs.values() if one.queue != job.queue and not one.firm and one.active]
+
+    def _preempt(self) -> None:
+        """actions/preempt/preempt.go:46: within a queue, for a higher priority."""
+        session, smallest = self._session, Failures(by_queue=True)
+        turns = QueueTurns(session.tree, self._waiting(), self._random)
+        while turns:
+            job = turns.pop()
+            if not smallest.easier(job):
+                continue
+            over = job.firm and session.tree.over_limit(job.queue, job.asks(), firm=True)
+            if over or not self._search(job, lambda job=job: self._lower(job), _any, PREEMPTED, _preempted):  # type: ignore[misc]
+                smallest.add(job)
+
+    def _lower(self, job: KaiJob) -> list[KaiJob]:
+        return [
+            one
+            for one in self._session.jobs.values()
+            if one.queue == job.queue and one.priority < job.priority and not one.firm and one.active
+        ]
+
+    def _search(
+        self,
+        job: KaiJob,
+        possible: Callable[[], Sequence[KaiJob]],
+        valid: Callable[[Victims], bool],
+        reason: str,
+        message: Callable[[str, str], str],
+    ) -> bool:
+        search = KaiSolver(self._session, job, possible, valid, self._random)
+        solved = search.solve(moves=valid is all_moved)
+        self.done.scenarios += search.scenarios
+        if solved:
+            for task in self._session.commit():
+                words = message(self._names(task.job.number), self._names(job.number))
+                self.done.evictions.append(KaiEviction(task.pod, job.number, reason, words))
+        return solved
+
+    def _evict_stale(self) -> None:
+        """actions/stalegangeviction/stalegangeviction.go:29."""
+        for job in self._session.jobs.values():
+            if self._stale(job):
+                why = f"Workload doesn't meet the minimum required number of pods ({job.least}), evicting remaining pod"
+                for task in job.tasks:
+                    if task.status in HOLDS:
+                        self._session.evict(task)
+                        self.done.evictions.append(KaiEviction(task.pod, -1, TIMED_OUT, why))
+                self._session.commit()
+
+
+def _waits_for_room(job: KaiJob) -> bool:
+    """ShouldPipelineJob (api/podgroup_info/job_info.go:427): too few pods got idle room, so none is bound yet."""
+    waits = sum(task.status == PIPELINED for task in job.tasks)
+    return bool(waits) and job.active - waits < job.least
+
+
+def _taken(victims: Victims) -> dict[str, list[Amounts3]]:
+    """getVictimResources (proportion.go:178): pods that got another place do not count."""
+    taken: dict[str, list[Amounts3]] = {}
+    for job, tasks in victims.items():
+        core, beyond = tasks[: job.least], tasks[job.least :]
+        for part in (*([one] for one in beyond), core):
+            lost = sum(task.status == RELEASING for task in part)
+            if lost:
+                taken.setdefault(job.queue, []).append([amount * lost for amount in job.amounts])
+    return taken
+
+
+def _any(_: Victims) -> bool:
+    return True
+
+
+def _preempted(victim: str, by: str) -> str:
+    return f"Pod of {victim} was preempted by higher priority workload {by}"
+
+
+def _reclaimed(victim: str, by: str) -> str:
+    return f"Pod of {victim} was preempted by workload {by}."
+
+
+def _moved(victim: str, by: str) -> str:  # noqa: ARG001
+    return f"Pod of {victim} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+
+
+class Failures:
+    """The smallest group of each shape that failed; others must be easier (minimal_job_comparison.go:28)."""
+
+    def __init__(self, by_queue: bool = False) -> None:
+        self._by_queue = by_queue
+        self._smallest: dict[tuple[str, object], KaiJob] = {}
+
+    def _key(self, job: KaiJob) -> tuple[str, object]:
+        """Constraints of its pods; requests are compared (api/pod_info/pod_info.go, GetSchedulingConstraintsSignature)."""
+        shape = job.shape
+        constraints = (tuple(shape.selector.items()), shape.affinity, shape.tolerations, shape.terms)
+        return job.queue if self._by_queue else "", constraints
+
+    def easier(self, job: KaiJob) -> bool:
+        """Whether it is worth a search."""
+        other = self._smallest.get(self._key(job))
+        if other is None or other.waiting > job.waiting:
+            return other is None or bool(job.waiting)
+        no_more = all(a <= b for a, b in zip(job.amounts, other.amounts, strict=True))
+        return no_more and job.amounts != other.amounts
+
+    def add(self, job: KaiJob) -> None:
+        """It failed."""
+        other = self._smallest.get(self._key(job))
+        smaller = other is None or (
+            job.waiting <= other.waiting and all(a <= b for a, b in zip(job.amounts, other.amounts, strict=True))
+        )
+        if smaller:
+            self._smallest[self._key(job)] = job

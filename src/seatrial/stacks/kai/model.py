@@ -1,0 +1,245 @@
+"""KAI in the simulator: its scheduler's cycle, what it writes, and its binder (v0.12.0; docs/stacks/kai.md).
+
+A cycle takes a snapshot, decides by its actions (kai_actions.py), and creates the BindRequests one after another, through the
+client of KAI's own kinds; pods that it evicts are patched and deleted side by side through the other client, and the cycle ends
+when all of that is done (pkg/scheduler/cache/cache.go:225, framework/session.go:387). The next one begins a period later. Why
+groups wait is written by five workers, and as events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seatrial.model.plan import PodShape, Workload
+from seatrial.model.settings import Settings
+from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
+from seatrial.sim.apiserver import WRITE, ApiClient
+from seatrial.sim.event_stream import EventStream
+from seatrial.sim.goroutines import Calls, Goroutine, Goroutines, Signal
+from seatrial.sim.periodic_sessions import PeriodicSessions
+from seatrial.sim.placed_pods import PlacedPods
+from seatrial.sim.pods import ASSUMED, BOUND, FINISHED, PENDING, RUNNING
+from seatrial.sim.workqueue import WorkQueue
+from seatrial.sim.world import Sim
+from seatrial.stacks.kai import BIND_REQUESTED
+from seatrial.stacks.kai.fleet_rules import PREEMPTIBLE_BELOW, actions_of
+from seatrial.stacks.kai.kai_actions import KaiActions, KaiDecisions, KaiEviction
+from seatrial.stacks.kai.kai_binder import KaiBinder
+from seatrial.stacks.kai.kai_session import ACTIVE, RELEASING, KaiJob, KaiNodes, KaiSession, KaiTask
+from seatrial.stacks.kai.kai_session import PENDING as TASK_PENDING
+from seatrial.stacks.kai.queue_shares import ShareTree
+from seatrial.stacks.kai.queue_tree import ONLY, RESOURCES, kai_queues
+
+# Orders of magnitude, chosen, not measured: what a cycle takes of a processor, without requests.
+CYCLE = 3 * MILLISECOND  # snapshot, plugins, status of a few groups
+PER_NODE = 5 * MICROSECOND  # a goroutine for every node and pod (session.go:283)
+STATUS_WORKERS = 5  # --num-of-status-recording-workers (cmd/scheduler/app/options/options.go:42)
+EVENTS_PER_OBJECT = (
+    25  # client-go's EventSourceObjectSpamFilter: defaultSpamBurst; one more every five minutes is left out
+)
+
+
+@dataclass(slots=True, eq=False)
+class KaiGroup:
+    """A PodGroup between sessions."""
+
+    number: int
+    workload: Workload
+    created: int
+    stale_since: int = -1
+    events: int = 0
+    written: str = ""  # its condition, and that of its pods
+    waiting: int = 0  # pods that lack the condition
+
+
+class KaiModel:
+    """The scheduler."""
+
+    def __init__(self, sim: Sim, settings: Settings) -> None:
+        own = settings["kai"]
+        limits = float(own["qps"]), float(own["burst"])
+        self._sim, self._kernel = sim, sim.kernel
+        self._processes = Goroutines(sim.kernel, sim.api)
+        self._own, self._core = ApiClient("kai", *limits), ApiClient("kai-core", *limits)
+        self._events = EventStream(sim.api, self._core)
+        self._actions = actions_of(sim.fleet, own["actions"])
+        self._placement, self._staleness = str(own["placement"]), int(own["staleness"])
+        self._random = sim.stream("kai")
+        self._tree = ShareTree(kai_queues(sim.fleet))
+        self._groups: dict[int, KaiGroup] = {}
+        self._nodes: KaiNodes | None = None
+        self._amounts: dict[int, tuple[PodShape, tuple[float, ...]]] = {}
+        self._placed = PlacedPods(sim, self._core, self._stir, self._stir)
+        self._binder = KaiBinder(sim, self._processes, settings["kai-binder"])
+        self._status = WorkQueue(sim.kernel, self._processes, STATUS_WORKERS, self._write_status)
+        self._to_write: dict[int, tuple[int, int]] = {}  # group → requests of pods, of the group
+        period = int(own["period"])
+        first = int(self._random.random() * period)  # KAI has been up for a while
+        self._sessions = PeriodicSessions(sim.kernel, period, self._hold, CYCLE, first)
+        sim.when_nodes_change.append(self._stir)
+        sim.when_completed.append(self._over)
+        sim.when_deleted.append(self._over)
+
+    def created(self, number: int, workload: Workload) -> None:
+        """The server has a PodGroup and its Job."""
+        self._groups[number] = KaiGroup(number, workload, self._kernel.now // SECOND)
+        self._sim.jobs.add(number, workload)
+
+    def _over(self, number: int) -> None:
+        self._groups.pop(number, None)
+        self._sim.said.pop(number, None)
+        self._stir()
+
+    def _stir(self, _: object = None) -> None:
+        self._sessions.stir()
+
+    # a session
+
+    def _hold(self) -> None:
+        sim = self._sim
+        if self._nodes is None or self._nodes.layouts != sim.nodes.layouts:
+            self._nodes = KaiNodes(sim.nodes, sim.ledger.nodes, self._placement)
+        nodes = self._nodes
+        jobs = {number: self._job(group, nodes.column) for number, group in self._groups.items()}
+        self._share(jobs, nodes)
+        session = KaiSession(nodes, self._tree, jobs)
+        actions = KaiActions(session, self._random, self._is_stale, lambda number: sim.workloads[number].name)
+        decided = actions.run(self._actions)
+        for _, tasks, _ in decided.binds:
+            for task in tasks:
+                self._placed.assume(task.pod, nodes.order[task.node])
+        self._placed.releasing.update(eviction.pod for eviction in decided.evictions)
+        self._processes.start(self._carry_out(decided, jobs, CYCLE + PER_NODE * session.looked))
+
+    def _job(self, group: KaiGroup, column: Mapping[int, int]) -> KaiJob:
+        """The group as the informers show it (cache/cluster_info/cluster_info.go:305)."""
+        workload, pods, releasing = group.workload, self._sim.pods, self._placed.releasing
+        shape = workload.shape
+        known = self._amounts.get(id(shape))
+        if known is None:
+            amounts = tuple(float(shape.requests.get(name, 0)) for name in RESOURCES)
+            known = self._amounts[id(shape)] = (shape, amounts)
+        least = workload.pods if workload.gang else 1
+        firm = shape.priority >= PREEMPTIBLE_BELOW
+        job = KaiJob(
+            group.number,
+            workload.name,
+            workload.queue or ONLY,
+            shape.priority,
+            firm,
+            group.created,
+            least,
+            shape,
+            known[1],
+        )
+        for pod in self._sim.pods_of(group.number):
+            state = pods.state[pod]
+            if state == PENDING:
+                job.tasks.append(KaiTask(pod, job, TASK_PENDING))
+            elif ASSUMED <= state <= RUNNING:
+                status = RELEASING if pod in releasing else ACTIVE
+                job.tasks.append(KaiTask(pod, job, status, column[pods.node[pod]]))
+                job.active += status == ACTIVE
+            elif state == FINISHED:
+                job.finished += 1
+        return job
+
+    def _share(self, jobs: Mapping[int, KaiJob], nodes: KaiNodes) -> None:
+        """calculateResourcesProportion (plugins/proportion/proportion.go:264). Pods of kube-scheduler are not there for KAI."""
+        tree = self._tree
+        for queue in tree.queues.values():
+            queue.clear()
+        held = [0.0] * len(RESOURCES)
+        for job in jobs.values():
+            tree.allocate(job.queue, job.amounts, job.active, job.firm)
+            tree.ask(job.queue, job.amounts, job.active + job.waiting)
+            places = sum(task.status != TASK_PENDING for task in job.tasks)
+            held = [amount + one * places for amount, one in zip(held, job.amounts, strict=True)]
+        total = []
+        for name, amount in zip(RESOURCES, held, strict=True):
+            row = self._sim.nodes.resources.index(name) if name in self._sim.nodes.resources else -1
+            total.append(float(nodes.free()[row][nodes.open].sum()) + amount if row >= 0 else 0.0)
+        tree.divide(total)
+
+    def _is_stale(self, job: KaiJob) -> bool:
+        """IsStale (api/podgroup_info/job_info.go:401), for longer than the grace period."""
+        group = self._groups[job.number]
+        used = job.active + sum(task.status == RELEASING for task in job.tasks)
+        if job.finished or not used or used >= job.least:
+            group.stale_since = -1
+            return False
+        if group.stale_since < 0:
+            group.stale_since = self._kernel.now
+            self._kernel.at(self._kernel.now + self._staleness, self._stir)
+        return self._kernel.now - group.stale_since >= self._staleness
+
+    # what it writes
+
+    def _carry_out(self, decided: KaiDecisions, jobs: Mapping[int, KaiJob], cost: int) -> Goroutine:
+        yield cost
+        for job, tasks, began in decided.binds:
+            for task in tasks:
+                yield Calls(self._own, WRITE)
+                self._requested(job.number, task.pod)
+            if began:  # the annotation with the time of its start (status_updater, updatePodGroupAnnotations)
+                self._write(job.number, 0, 1)
+        left = [len(decided.evictions)]
+        gone = Signal(happened=not left[0])
+        for eviction in decided.evictions:
+            self._events.add()
+            self._processes.start(self._evict(eviction, left, gone))
+        for job in jobs.values():
+            self._explain(job)
+        yield gone
+        self._sessions.ended()
+
+    def _requested(self, number: int, pod: int) -> None:
+        if self._sim.pods.state[pod] == ASSUMED:
+            self._sim.reach(number, BIND_REQUESTED)
+            self._events.add()
+            self._binder.requested(pod)
+
+    def _evict(self, eviction: KaiEviction, left: list[int], gone: Signal) -> Goroutine:
+        """PATCH of the condition DisruptionTarget, then DELETE (cache/evictor/default_evictor.go:30)."""
+        yield Calls(self._core, WRITE, 2, in_turn=True)
+        pod, state = eviction.pod, self._sim.pods.state
+        if state[pod] == ASSUMED or BOUND <= state[pod] <= RUNNING:
+            self._sim.places.preempted(self._sim.pods.job[pod], eviction.by, eviction.reason, eviction.message)
+            self._sim.delete_pod(pod)
+        left[0] -= 1
+        if not left[0]:
+            self._processes.happen(gone)
+
+    def _explain(self, job: KaiJob) -> None:
+        """RecordJobStatusEvent (cache/status_updater/default_status_updater.go:198): events each time, changed conditions."""
+        group = self._groups.get(job.number)
+        waiting = job.waiting
+        if group is None or not waiting:
+            self._sim.said.pop(job.number, None)
+            return
+        ready = waiting + job.active >= job.least
+        if group.events < EVENTS_PER_OBJECT:
+            group.events += 1
+            self._events.add(waiting + 1 if ready else 1)
+        if not ready:
+            self._sim.said[job.number] = (
+                f"NotReady: Job is not ready for scheduling. Waiting for {job.least} pods, currently {waiting + job.active} exist"
+            )
+            return
+        self._sim.said[job.number] = f"UnschedulableOnNodePool: {job.said}"
+        if job.said != group.written or waiting > group.waiting:
+            self._write(job.number, waiting, 0 if job.active else 1)
+        group.written, group.waiting = job.said, waiting
+
+    def _write(self, number: int, of_pods: int, of_group: int) -> None:
+        pods, groups = self._to_write.get(number, (0, 0))
+        self._to_write[number] = max(pods, of_pods), groups + of_group
+        self._status.add(number)
+
+    def _write_status(self, number: int) -> Goroutine:
+        pods, groups = self._to_write.pop(number, (0, 0))
+        if pods:
+            yield Calls(self._core, WRITE, pods)
+        if groups:
+            yield Calls(self._own, WRITE, groups, in_turn=True)

@@ -1,0 +1,161 @@
+"""Whose turn it is: KAI's order of parents, of leaves below them, and of PodGroups in a leaf (v0.12.0).
+
+JobsOrderByQueues (pkg/scheduler/actions/utils/job_order_by_queue.go) has a heap of parents, one of leaves per parent, and one of
+PodGroups per leaf; after a pop only the first of a heap is put right, as here. Queues are compared by what they would have with
+their next PodGroup (plugins/proportion/queue_order/queue_order.go); victims are taken in the reverse of that order.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from random import Random
+
+from seatrial.stacks.kai.kai_session import KaiJob
+from seatrial.stacks.kai.queue_shares import KINDS, Amounts3, QueueShare, ShareTree, added, at_most
+
+JobKey = tuple[int, int, int, str]
+
+
+def job_key(job: KaiJob) -> JobKey:
+    """JobOrderFn (framework/session_plugins.go:229): priority, those below their minimum, second of creation, name."""
+    above = 0 if job.active < job.least else 1 if job.active == job.least else 2  # plugins/elastic/elastic.go:27
+    return -job.priority, above, job.created, job.name
+
+
+class _Turn:
+    """A queue in a heap; `before` is asked again at each comparison, because shares change."""
+
+    __slots__ = ("before", "queue")
+
+    def __init__(self, queue: QueueShare, before: Callable[[QueueShare, QueueShare], bool]) -> None:
+        self.queue, self.before = queue, before
+
+    def __lt__(self, other: _Turn) -> bool:
+        return self.before(self.queue, other.queue)
+
+
+class QueueTurns:
+    """The PodGroups of a session, one after another. `victims`: in reverse."""
+
+    def __init__(self, tree: ShareTree, jobs: Iterable[KaiJob], random: Random, victims: bool = False) -> None:
+        self._tree, self._victims, self._random = tree, victims, random
+        self._jobs: dict[str, list[tuple[JobKey, int, KaiJob]]] = {}
+        self._popped: dict[str, list[KaiJob]] = {}
+        self._serial = 0
+        for job in jobs:
+            self._serial += 1
+            self._jobs.setdefault(job.queue, []).append((job_key(job), self._serial, job))
+        for waiting in self._jobs.values():
+            waiting.sort()
+        self._leaves: dict[str, list[_Turn]] = {}
+        for key in self._jobs:
+            leaf = tree.queues[key]
+            self._leaves.setdefault(leaf.parent, []).append(_Turn(leaf, self._leaf_before))
+        for turns in self._leaves.values():
+            heapify(turns)
+        self._parents = [_Turn(tree.queues[key], self._parent_before) for key in self._leaves]
+        heapify(self._parents)
+
+    def __bool__(self) -> bool:
+        return bool(self._parents)
+
+    def pop(self) -> KaiJob:
+        """The next PodGroup."""
+        parents = self._parents
+        if len(parents) > 1:
+            heapreplace(parents, parents[0])
+        key = parents[0].queue.key
+        leaves = self._leaves[key]
+        if len(leaves) > 1:
+            heapreplace(leaves, leaves[0])
+        leaf = leaves[0].queue.key
+        waiting = self._jobs[leaf]
+        job = waiting.pop(-1 if self._victims else 0)[2]
+        if self._victims:
+            self._popped.setdefault(leaf, []).append(job)
+        if not waiting:
+            del self._jobs[leaf]
+            heappop(leaves)
+        if not leaves:
+            del self._leaves[key]
+            heappop(parents)
+        return job
+
+    def push(self, job: KaiJob) -> None:
+        """A PodGroup that has more pods."""
+        leaf = self._tree.queues[job.queue]
+        if leaf.parent not in self._leaves:
+            self._leaves[leaf.parent] = []
+            new = True
+        else:
+            new = False
+        self._serial += 1
+        if leaf.key not in self._jobs:
+            self._jobs[leaf.key] = [(job_key(job), self._serial, job)]
+            heappush(self._leaves[leaf.parent], _Turn(leaf, self._leaf_before))
+        else:
+            insort(self._jobs[leaf.key], (job_key(job), self._serial, job))
+        if new:
+            heappush(self._parents, _Turn(self._tree.queues[leaf.parent], self._parent_before))
+
+    def _next(self, leaf: QueueShare) -> tuple[KaiJob | None, Sequence[KaiJob]]:
+        waiting = self._jobs[leaf.key]
+        if self._victims:
+            return None, (*self._popped.get(leaf.key, ()), waiting[-1][2])
+        return waiting[0][2], ()
+
+    def _leaf_before(self, left: QueueShare, right: QueueShare) -> bool:
+        return self._before(left, right, left, right)
+
+    def _parent_before(self, left: QueueShare, right: QueueShare) -> bool:
+        return self._before(left, right, self._leaves[left.key][0].queue, self._leaves[right.key][0].queue)
+
+    def _before(self, left: QueueShare, right: QueueShare, left_leaf: QueueShare, right_leaf: QueueShare) -> bool:
+        if left is right or left_leaf.key not in self._jobs or right_leaf.key not in self._jobs:
+            return False
+        order = queue_order(self._tree.total, left, right, self._next(left_leaf), self._next(right_leaf))
+        if not order:  # those made in the same second come in the order of a Go map, which has none
+            order = self._random.choice((-1, 1))
+        return (order > 0) if self._victims else (order < 0)
+
+
+Next = tuple[KaiJob | None, Sequence[KaiJob]]  # the PodGroup that is next, or the victims up to the next
+
+
+def queue_order(total: Amounts3, left: QueueShare, right: QueueShare, left_next: Next, right_next: Next) -> int:
+    """GetQueueOrderResult (queue_order.go:24): negative if `left` comes first."""
+    over = [all(fair < used for fair, used in zip(one.fair, one.allocated, strict=True)) for one in (left, right)]
+    if over[0] != over[1]:
+        return 1 if over[0] else -1
+    sides = ((left, left_next), (right, right_next))
+    with_job = [added(one.allocated, after[0].asks()) if after[0] else list(one.allocated) for one, after in sides]
+    starved = [at_most(amounts, one.quota) for amounts, (one, _) in zip(with_job, sides, strict=True)]
+    if starved[0] != starved[1]:
+        return -1 if starved[0] else 1
+    without = [_uses_without_share(one, amounts) for amounts, (one, _) in zip(with_job, sides, strict=True)]
+    if without[0] != without[1]:
+        return 1 if without[0] else -1
+    for amounts in ([_without(amounts, after[1]) for amounts, (_, after) in zip(with_job, sides, strict=True)],
+                    [left.allocated, right.allocated]):  # fmt: skip
+        shares = [one.dominant(used, total) for used, (one, _) in zip(amounts, sides, strict=True)]
+        if shares[0] != shares[1]:
+            return -1 if shares[0] < shares[1] else 1
+    may = left.allocatable(), right.allocatable()
+    less = at_most(may[0], may[1]), at_most(may[1], may[0])
+    return 0 if less[0] == less[1] else -1 if less[0] else 1
+
+
+def _uses_without_share(queue: QueueShare, used: Amounts3) -> bool:
+    """penalizeZeroShareWithJob (queue_order.go:137)."""
+    may = queue.allocatable()
+    return any(may[kind] == 0 and used[kind] > 0 for kind in KINDS)
+
+
+def _without(amounts: Amounts3, victims: Sequence[KaiJob]) -> Amounts3:
+    left = list(amounts)
+    for victim in victims:
+        for kind in KINDS:
+            left[kind] -= victim.amounts[kind] * victim.active
+    return left
