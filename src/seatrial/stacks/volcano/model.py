@@ -19,11 +19,11 @@ from seatrial.sim.periodic_sessions import PeriodicSessions
 from seatrial.sim.placed_pods import PlacedPods
 from seatrial.sim.world import Sim
 from seatrial.stacks.volcano import INQUEUE, tiers_of, words
-from seatrial.stacks.volcano.pod_groups import PENDING, UNKNOWN, Amount, GroupState, amounts, plus, times
 from seatrial.stacks.volcano.deserved_shares import SessionShares
-from seatrial.stacks.volcano.session_actions import PER_GROUP, Session
+from seatrial.stacks.volcano.pod_groups import PENDING, UNKNOWN, Amount, GroupState, amounts, plus, times
+from seatrial.stacks.volcano.session_actions import PER_GROUP, VolcanoSession
 from seatrial.stacks.volcano.session_nodes import SessionNodes
-from seatrial.stacks.volcano.status_writes import StatusWriter, Update, conditions, settle
+from seatrial.stacks.volcano.status_writes import GroupUpdate, StatusWriter, conditions, settle
 from seatrial.stacks.volcano.volcano_queues import ONLY, volcano_queues
 
 BIND_LOOP = 20 * MILLISECOND  # cache/cache.go:788: how often the binder looks for pods to bind
@@ -102,7 +102,7 @@ class VolcanoModel:
         yield from self._writer.write(updates, self._queue_updates())
         self._sessions.ended()
 
-    def _opened(self) -> Session:
+    def _opened(self) -> VolcanoSession:
         sim, pods = self._sim, self._sim.pods
         for number in self._changed:
             if number in self._groups:
@@ -116,11 +116,11 @@ class VolcanoModel:
         used = tuple(most - free.get(name, 0) for name, most in zip(self._names, total, strict=True))
         specs = {queue.name: queue for queue in volcano_queues(sim.fleet, in_all)}
         shares = SessionShares(self._names, specs, groups, total, used, self._sharing)
-        session = Session(groups, self._nodes, shares, total, self._tiers, self._actions, self._over)
+        session = VolcanoSession(groups, self._nodes, shares, total, self._tiers, self._actions, self._over)
         session.knows_nodes(pods.node.__getitem__)
         return session
 
-    def _updates(self, session: Session) -> list[Update]:
+    def _updates(self, session: VolcanoSession) -> list[GroupUpdate]:
         """What the session has to write: groups that it changed, or whose pods did. Those that are over are written once."""
         found = []
         for group in session.groups:
@@ -131,7 +131,7 @@ class VolcanoModel:
             status = (group.phase, group.running, group.succeeded, said)
             told = conditions(group, session.ready(group)) if group.pending else 0
             if status != group.status or told:
-                found.append(Update(group, status != group.status, said, told))
+                found.append(GroupUpdate(group, status != group.status, said, told))
                 group.status = status
             if said or told:
                 self._events.add(1 + told)
@@ -140,7 +140,7 @@ class VolcanoModel:
                 self._over += 1
         return found
 
-    def _written(self, update: Update) -> None:
+    def _written(self, update: GroupUpdate) -> None:
         number, phase = update.group.number, update.group.phase
         if phase not in (PENDING, UNKNOWN):
             self._sim.reach(number, INQUEUE)

@@ -20,8 +20,8 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from seatrial.model.units import MICROSECOND
-from seatrial.stacks.volcano.pod_groups import INQUEUE, PENDING, Amount, GroupState
 from seatrial.stacks.volcano.deserved_shares import SessionShares
+from seatrial.stacks.volcano.pod_groups import INQUEUE, PENDING, Amount, GroupState
 from seatrial.stacks.volcano.session_nodes import SessionNodes
 
 # What a session takes from a core: per group of the snapshot (a goroutine clones each, cache/cache.go:1330), and per node that is
@@ -46,7 +46,7 @@ class Bound(NamedTuple):
     after: int
 
 
-class Session:
+class VolcanoSession:
     """The state of one session, and its first three actions. `tiers` are the plugins by their tiers."""
 
     def __init__(

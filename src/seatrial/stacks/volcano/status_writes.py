@@ -83,7 +83,7 @@ def conditions(group: GroupState, ready: bool) -> int:
     return count
 
 
-class Update:
+class GroupUpdate:
     """One group's writes; `written` is called at the answer to the PodGroup's."""
 
     __slots__ = ("group", "pods", "said", "writes")
@@ -96,11 +96,11 @@ class StatusWriter:
     """Carries updates out, 16 at a time."""
 
     def __init__(
-        self, processes: Goroutines, groups: ApiClient, pods: ApiClient, written: Callable[[Update], None]
+        self, processes: Goroutines, groups: ApiClient, pods: ApiClient, written: Callable[[GroupUpdate], None]
     ) -> None:
         self._processes, self._groups, self._pods, self._written = processes, groups, pods, written
 
-    def write(self, updates: Sequence[Update], queues: int) -> Goroutine:
+    def write(self, updates: Sequence[GroupUpdate], queues: int) -> Goroutine:
         """Done when all are answered, and then the status of so many queues."""
         left = list(reversed(updates))
         done = Signal(happened=not left)
@@ -111,7 +111,7 @@ class StatusWriter:
         if queues:
             yield Calls(self._groups, WRITE, queues, in_turn=True)
 
-    def _work(self, left: list[Update], busy: list[int], done: Signal) -> Goroutine:
+    def _work(self, left: list[GroupUpdate], busy: list[int], done: Signal) -> Goroutine:
         while left:
             update = left.pop()
             if update.writes:
