@@ -7,7 +7,7 @@ the objects' own timestamps; when the records are read, the smaller error wins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from seatrial.kube import Client, RetryPolicy, WatchState, list_once, watch
 from seatrial.kube.watching import LISTED
@@ -21,7 +21,14 @@ MOST_DOUBT = 2**31 - 1  # ms, the maximum of a record: 24 days
 Also = Callable[[int, str, Any], None]
 
 
-def doubt(observer: Observer, state: WatchState, stamp: int, event: str) -> int:
+class Watching(Protocol):
+    """Who follows a watch: since when it may have missed something, and when it last ran (0: it does not say)."""
+
+    epoch: int
+    alive: int
+
+
+def doubt(observer: Watching, state: WatchState, stamp: int, event: str) -> int:
     """How many ms ago an observed state may have begun; 0 if it has just begun."""
     if event == LISTED:
         begin = state.silent or observer.epoch

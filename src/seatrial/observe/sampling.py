@@ -7,31 +7,27 @@ disk is full, sampling continues, and what may have been missed is recorded as a
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.kube import ApiProblem, Client, Lost, RetryPolicy, Unreachable, WatchState, clock
+from seatrial.kube import ApiProblem, Client, Lost, Unreachable, WatchState, clock
 from seatrial.kube.watching import LISTED, SYNCED
 from seatrial.model.labels import STUDY_LABEL, WORKLOAD_LABEL
 from seatrial.model.lifecycle import Stage
 from seatrial.model.units import SECOND
 from seatrial.observe.events import read_events
 from seatrial.observe.following import follow
+from seatrial.observe.heartbeats import FOR_EVER, TICK_S, WatchHeartbeats
 from seatrial.observe.observer import Observer, Watch
-from seatrial.record.gaps import BEAT, GapLine, Gaps
+from seatrial.record.gaps import GapLine, Gaps
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Tail
 
 _ENDS = ("completed", "failed", "deleted")
-TICK_S = 0.2  # between writes of records; `kill -9` loses no more
 SETTLE_S = 5.0  # for queues to close their objects when all workloads are over
-STEP = SECOND // 2  # smallest difference of two clocks that is recorded
-FOR_EVER = RetryPolicy(seconds=10.0**9)  # waits for the API server as long as it takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +66,17 @@ class Sampler:
         self.observer.early = {}
         self.observer.wall_epoch = wanted.wall_epoch
         self.observer.epoch = clock() - (time.time_ns() - wanted.wall_epoch)
-        self.notes: list[str] = []
         self.watching = [WatchState(watch.resource.plural) for watch in wanted.watches]
         self._told = told
         self._tail = Tail(wanted.directory)
-        self._gaps = Gaps(wanted.directory, self.ledger.segment.writer)
-        self._gaps_told = [0] * len(self.watching)
+        gaps = Gaps(wanted.directory, self.ledger.segment.writer)
+        self._beats = WatchHeartbeats(gaps, self.watching, self.observer.epoch)
+        self.notes = self._beats.notes
         self._refused: set[int] = set()
         self._gone: set[str] = set()
         self._there: set[str] = set()  # workloads in the list that is being read
         self._known_first: set[str] | None = None  # before the first list: workloads that must be in it
-        self._was_well = False
-        self._offsets = _offsets()
-        self._beat = self.observer.alive = clock()
+        self.observer.alive = clock()
 
     # sampling
 
@@ -131,10 +125,7 @@ class Sampler:
         """The progress so far."""
         ledger = self.ledger
         reached = {stage.name: ledger.counts[n] for n, stage in enumerate(ledger.stages)}
-        return SampleProgress(self.submitted, self.wanted.planned, reached, self._over(), self._behind() / SECOND)
-
-    def _behind(self) -> int:
-        return max((state.lag_worst for state in self.watching), default=0)
+        return SampleProgress(self.submitted, self.wanted.planned, reached, self._over(), self._beats.behind() / SECOND)
 
     def knows(self, number: int, stage: str) -> None:
         """Takes over a stage from earlier records: the workload may be gone by now."""
@@ -153,7 +144,7 @@ class Sampler:
         except ApiProblem as problem:
             if problem.code != 404:
                 raise
-            self._note(f"the cluster has no {wanted.resource.plural}: their stages stay empty")
+            self._beats.note(f"the cluster has no {wanted.resource.plural}: their stages stay empty")
             state.synced = True
 
     def _see_whether_there(self, _stamp: int, event: str, thing: object) -> None:
@@ -168,8 +159,7 @@ class Sampler:
                 was = name in known if known is not None else self.ledger.has_reached(number, created)
                 if was and name not in self._there and not self._has_ended(number):
                     self._gone.add(name)
-                    with self._room():
-                        self._gaps.add(GapLine(to_ns=self._now(), gone=name))
+                    self._beats.add(GapLine(to_ns=self._now(), gone=name))
             self._known_first = None
             self._there.clear()
 
@@ -182,7 +172,7 @@ class Sampler:
         try:
             await read_events(self.client, self.observer, self.wanted.namespace)
         except (ApiProblem, Lost, Unreachable) as problem:
-            self._note(f"events could not be read: {problem.message}")
+            self._beats.note(f"events could not be read: {problem.message}")
 
     # the rest
 
@@ -194,42 +184,8 @@ class Sampler:
         self.observer.alive = now = clock()
         self.read_lines()
         self._flush()
-        if now - self._beat >= BEAT or (self._well() and not self._was_well):
-            self._say(now)
+        if self._beats.due(now):
             self._told(self.progress())
-
-    def _well(self) -> bool:
-        return all(state.synced and not state.silent for state in self.watching)
-
-    def _say(self, now: int) -> None:
-        with self._room():
-            self._was_well = self._well()
-            beat = GapLine(well_ns=now - self.observer.epoch, behind_ns=self._behind())
-            self._gaps.add(*self._new_gaps(now), *([beat] if self._was_well else []))
-        self._beat = now
-
-    def _new_gaps(self, now: int) -> list[GapLine]:
-        lines = []
-        epoch = self.observer.epoch
-        for place, state in enumerate(self.watching):
-            for gap in state.gaps[self._gaps_told[place] :]:
-                lines.append(
-                    GapLine(None, 0, gap.begin - epoch, gap.end - epoch, state.resource, gap.reason, gap.missed)
-                )
-            self._gaps_told[place] = len(state.gaps)
-        slept, stepped = (new - old for new, old in zip(_offsets(), self._offsets, strict=True))
-        late = now - self._beat - BEAT - int(TICK_S * SECOND)
-        begin, end = self._beat - epoch, now - epoch
-        if slept > STEP:
-            lines.append(GapLine(None, 0, begin, end, reason=f"this machine slept for {slept / SECOND:.1f} s"))
-        elif late > BEAT:
-            lines.append(GapLine(None, 0, begin, end, reason=f"this process did not run for {late / SECOND:.1f} s"))
-        if abs(stepped) > STEP:
-            text = f"this machine's clock was set by {stepped / SECOND:+.1f} s; times stay on the clock from before"
-            lines.append(GapLine(None, 0, begin, end, reason=text))
-        if slept > STEP or abs(stepped) > STEP:
-            self._offsets = _offsets()
-        return lines
 
     def read_lines(self) -> None:
         """Reads new lines of `submitted.jsonl`."""
@@ -263,32 +219,11 @@ class Sampler:
     def _now(self) -> int:
         return clock() - self.observer.epoch
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
     def _flush(self) -> None:
-        with self._room():
+        with self._beats.room():
             self.ledger.flush()
-
-    @contextlib.contextmanager
-    def _room(self) -> Iterator[None]:
-        """On a full disk records are kept and written when there is room."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            self._note(f"the disk was full ({error.strerror}); what was seen meanwhile was kept and written later")
 
     def _end(self) -> None:
         """What cannot be written now is lost; the caller reports it."""
-        if self._was_well:
-            self._say(clock())
+        self._beats.end()
         self.ledger.close()
-
-
-def _offsets() -> tuple[int, int]:
-    """How far our clock is ahead of one that stops while the machine sleeps, and the wall clock ahead of ours."""
-    now = clock()
-    return now - time.monotonic_ns(), time.time_ns() - now

@@ -40,7 +40,10 @@ COLUMNS = {
     "after": TraceColumn(pl.String, "the job that had to end before this one was submitted"),
     "think_ns": TraceColumn(pl.Int64, "time from that job's end to this submission"),
     "outcome": TraceColumn(pl.String, "completed, failed or cancelled"),
+    "censored": TraceColumn(pl.String, "what a recording did not see: before, after, both or gap; null: nothing"),
 }  # fmt: skip
+# There before the recording began; had not ended at its end; both; gone when a gap in it ended.
+BEFORE, AFTER, BOTH, GAP = "before", "after", "both", "gap"
 FAULT = "fault"  # why a line is unusable; null: it is not
 
 CUT = "cut off or mixed up"

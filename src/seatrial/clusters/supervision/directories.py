@@ -25,6 +25,11 @@ def clusters_root() -> Path:
     return _base("XDG_STATE_HOME", ".local/state") / "seatrial" / "clusters"
 
 
+def salts_root() -> Path:
+    """For the salts of recordings: beside them, anyone who gets a recording could find out its names."""
+    return _base("XDG_STATE_HOME", ".local/state") / "seatrial" / "salts"
+
+
 def _base(variable: str, default: str) -> Path:
     value = os.environ.get(variable, "")
     if value and Path(value).is_absolute():  # the convention says to ignore a relative path
