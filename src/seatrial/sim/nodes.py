@@ -96,6 +96,11 @@ class Nodes:
         self._wanted = nodes_to_find(len(self.groups))
         return node
 
+    @property
+    def scored(self) -> tuple[list[int], list[int]]:
+        """Cores and memory requested per node as scoring counts them (NonZeroRequested)."""
+        return self._scored_cpu, self._scored_memory
+
     def _relaid(self, node: int) -> None:
         self.layouts += 1
         self._journal.append(node)

@@ -20,7 +20,7 @@ from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
 from seatrial.stacks.free_ports import HOST, free_port
-from seatrial.stacks.volcano import words
+from seatrial.stacks.volcano import tiers_of, words
 from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, WATCHES
 
 NAME = "volcano-scheduler"
@@ -100,10 +100,9 @@ def pod_group(workload: Workload) -> dict[str, Any]:
 
 def configuration(settings: Mapping[str, Scalar]) -> dict[str, Any]:
     """As the chart's volcano-scheduler.conf; a gang or a share does not make its pods preemptable there."""
-    tiers = [words(tier) for tier in str(settings["plugins"]).split(";")]
     return {
-        "actions": ", ".join(words(str(settings["actions"]))),
-        "tiers": [{"plugins": [_plugin(name) for name in tier]} for tier in tiers if tier],
+        "actions": ", ".join(words(settings["actions"])),
+        "tiers": [{"plugins": [_plugin(name) for name in tier]} for tier in tiers_of(settings["plugins"])],
     }
 
 

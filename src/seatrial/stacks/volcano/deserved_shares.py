@@ -1,0 +1,190 @@
+"""What Volcano's queues may use in a session: the plugins `capacity` and `proportion`, and `overcommit` for all queues together.
+
+Facts (v1.10.0, pkg/scheduler/plugins):
+- `capacity`: a queue deserves what its spec says, at most its capability and what its pods request (capacity/capacity.go:182). It
+  may use as much as its capability (:264), takes from others up to what it deserves (:243), and others take what is above (:213).
+- `proportion`: what a queue deserves is the cluster divided by weights, round after round, at most what its pods request
+  (proportion/proportion.go:206-262). It may use that (:346), and is overused from there on (:333).
+- Both let a PodGroup in if its minimum, what the queue has allocated, and what is in already fit its capability, not counting pods
+  beyond the minimum of their group (:358, capacity.go:277). The queue with the smallest share of what it deserves comes first.
+- `overcommit`: the minima of all groups that are in fit 1.2 times the cluster less what is used (overcommit/overcommit.go:75).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from seatrial.stacks.volcano.pod_groups import INQUEUE, Amount, GroupState, minus, plus, times, within, within_asked
+from seatrial.stacks.volcano.volcano_queues import VolcanoQueue
+
+FACTOR_NUMERATOR, FACTOR_DENOMINATOR = 12, 10  # overcommit/overcommit.go:37, defaultOverCommitFactor
+
+
+class _Queue:
+    __slots__ = (
+        "allocated", "capability", "deserved", "elastic", "inqueue", "reclaimable", "request", "share", "weight",
+    )  # fmt: skip
+
+    def __init__(self, none: Amount, spec: VolcanoQueue, total: Amount, names: Sequence[str]) -> None:
+        self.allocated = self.request = self.inqueue = self.elastic = none
+        self.weight, self.reclaimable = spec.weight, spec.reclaimable
+        limits = spec.capability
+        self.capability = tuple(min(all_, limits.get(name, all_)) for name, all_ in zip(names, total, strict=True))
+        self.deserved = tuple(spec.deserved.get(name, 0) for name in names)
+        self.share = 0.0
+
+
+class SessionShares:
+    """The queues of one session; `names` are the resources, `sharing` is the plugin that divides them, or empty."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        specs: Mapping[str, VolcanoQueue],
+        groups: Iterable[GroupState],
+        total: Amount,
+        used: Amount,
+        sharing: str,
+    ) -> None:
+        self._sharing = sharing
+        none = tuple(0 for _ in names)
+        self._queues: dict[str, _Queue] = {}
+        self._idle = tuple(
+            all_ * FACTOR_NUMERATOR // FACTOR_DENOMINATOR - held for all_, held in zip(total, used, strict=True)
+        )
+        self._let_in = none  # overcommit's inqueueResource
+        self._total = total
+        waiting: Counter[tuple[str, Amount]] = Counter()  # queue and request → pods
+        entered: Counter[tuple[str, Amount]] = Counter()  # queue and minimum → groups
+        for group in groups:
+            if group.queue not in self._queues:
+                self._queues[group.queue] = _Queue(none, specs[group.queue], total, names)
+            if group.pending:
+                waiting[group.queue, group.asked] += len(group.pending)
+            if group.phase == INQUEUE:
+                entered[group.queue, group.minimum] += 1
+            if group.allocated:
+                self._count(self._queues[group.queue], group)
+        for (name, asked), count in waiting.items():
+            self._queues[name].request = plus(self._queues[name].request, times(asked, count))
+        for (name, minimum), count in entered.items():
+            self._queues[name].inqueue = plus(self._queues[name].inqueue, times(minimum, count))
+            self._let_in = plus(self._let_in, times(minimum, count))
+        if sharing == "capacity":
+            for queue in self._queues.values():
+                queue.deserved = _least(_least(queue.deserved, queue.capability), queue.request)
+        elif sharing == "proportion":
+            self._divide()
+        for queue in self._queues.values():
+            queue.share = _share(queue.allocated, queue.deserved)
+
+    def _count(self, queue: _Queue, group: GroupState) -> None:
+        allocated = group.total()
+        queue.allocated = plus(queue.allocated, allocated)
+        queue.request = plus(queue.request, allocated)
+        queue.elastic = plus(queue.elastic, group.elastic())
+
+    def _divide(self) -> None:
+        """proportion.go:206: in rounds, until nothing is left or nobody wants more."""
+        remaining = [float(amount) for amount in self._total]
+        deserved = {name: [0.0] * len(remaining) for name in self._queues}
+        met: set[str] = set()
+        while True:
+            weight = sum(queue.weight for name, queue in self._queues.items() if name not in met)
+            if not weight:
+                break
+            before, given = list(remaining), [0.0] * len(remaining)
+            for name, queue in self._queues.items():
+                if name in met:
+                    continue
+                old = deserved[name]
+                new = [
+                    min(had + left * queue.weight / weight, limit, wanted)
+                    for had, left, limit, wanted in zip(old, remaining, queue.capability, queue.request, strict=True)
+                ]
+                deserved[name] = new
+                if all(w <= d for w, d in zip(queue.request, new, strict=True)) or new == old:
+                    met.add(name)
+                given = [g + n - o for g, n, o in zip(given, new, old, strict=True)]
+            remaining = [left - gave for left, gave in zip(remaining, given, strict=True)]
+            if all(left < 0.1 for left in remaining) or remaining == before:
+                break
+        for name, queue in self._queues.items():
+            queue.deserved = tuple(round(amount) for amount in deserved[name])
+
+    def order(self, queue: str) -> tuple[float, str]:
+        """QueueOrderFn: the smallest share first, then by name; without a plugin by name."""
+        return (self._queues[queue].share if self._sharing else 0.0, queue)
+
+    def changes(self, queue: str, asked: Amount, sign: int = 1) -> None:
+        """A pod of the queue is placed or pipelined; `sign` −1: it is not any more, or is evicted."""
+        one = self._queues[queue]
+        one.allocated = plus(one.allocated, asked) if sign > 0 else minus(one.allocated, asked)
+        one.share = _share(one.allocated, one.deserved)
+
+    def overused(self, queue: str) -> bool:
+        """Nothing is placed for the queue any more (proportion alone)."""
+        one = self._queues[queue]
+        return self._sharing == "proportion" and within(one.deserved, one.allocated)
+
+    def allocatable(self, queue: str, asked: Amount) -> bool:
+        """Whether the queue may have one more such pod."""
+        if not self._sharing:
+            return True
+        one = self._queues[queue]
+        limit = one.capability if self._sharing == "capacity" else one.deserved
+        return within_asked(plus(one.allocated, asked), limit, asked)
+
+    def preemptive(self, queue: str, asked: Amount) -> bool:
+        """Whether the queue may take from others for such a pod (capacity alone asks)."""
+        one = self._queues[queue]
+        return self._sharing != "capacity" or within_asked(plus(one.allocated, asked), one.deserved, asked)
+
+    def may_lose(self, queue: str) -> bool:
+        """`reclaimable` of its spec."""
+        return self._queues[queue].reclaimable
+
+    def reclaimable(self, asked: Amount, victims: Sequence[tuple[GroupState, int]]) -> list[tuple[GroupState, int]]:
+        """Of these pods, those whose queues have more than they deserve, one after another (ReclaimableFn)."""
+        left: dict[str, Amount] = {}
+        found = []
+        for group, pod in victims:
+            one = self._queues[group.queue]
+            allocated = left.setdefault(group.queue, one.allocated)
+            # LessPartly (api/resource_info.go:510) compares cpu and memory always, others if both have them.
+            if any(allocated[at] < ask for at, ask in enumerate(asked) if at < 2 or ask) or within(
+                allocated, one.deserved
+            ):
+                continue
+            left[group.queue] = minus(allocated, group.asked)
+            found.append((group, pod))
+        return found
+
+    def lets_in(self, group: GroupState, plugin: str) -> bool | None:
+        """A plugin's vote on whether a pending PodGroup becomes Inqueue; None: it has none (JobEnqueueableFn)."""
+        if plugin == "overcommit":
+            return within_asked(plus(self._let_in, group.minimum), self._idle, group.minimum)
+        if plugin != self._sharing or not plugin:
+            return None
+        one = self._queues[group.queue]
+        wanted = minus(plus(plus(group.minimum, one.allocated), one.inqueue), one.elastic)
+        if not within_asked(wanted, one.capability, group.minimum):
+            return False
+        one.inqueue = plus(one.inqueue, group.minimum)
+        return True
+
+    def is_in(self, group: GroupState) -> None:
+        """The group is Inqueue now (JobEnqueuedFn of overcommit)."""
+        self._let_in = plus(self._let_in, group.minimum)
+
+
+def _least(left: Amount, right: Amount) -> Amount:
+    return tuple(map(min, left, right))
+
+
+def _share(allocated: Amount, deserved: Amount) -> float:
+    """The largest of the shares (api/helpers/helpers.go:76)."""
+    return max(
+        (have / most if most else float(have > 0) for have, most in zip(allocated, deserved, strict=True)), default=0.0
+    )
