@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seatrial.analysis.cells import Cell, cell_of, spelled, varying
-from seatrial.analysis.repeat_judging import FAILS, HOLDS, OPEN, over_repeats
+from seatrial.analysis.repeat_judging import FAILS, HOLDS, over_repeats
 from seatrial.analysis.sides import Side, sides_of, why_unlike
 from seatrial.analysis.studies import Study
 from seatrial.model.figures import FIGURES, NAMED, Value
 from seatrial.record.trial_record import CUT_OFF, DAMAGED, TrialRecord
-from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
+from seatrial.scenario.expression_grammar import FigureReference
 from seatrial.scenario.expressions import Expression
 
 SKIPPED = "skipped"

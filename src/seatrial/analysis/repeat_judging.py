@@ -1,8 +1,8 @@
 """Whether a condition holds over the repeats of a trial, beyond the noise between them. Gates ask it, and searches (`find`).
 
-Exact figures (counts, outcomes) must hold in every repeat. Of measured ones the mean decides, and the interval around the mean margin
-(left minus right) says whether that is beyond noise: up to `EVERY_REPEAT` repeats it goes from the smallest to the largest margin, from
-six on it is that of `resampling.of_pairs`.
+Exact figures (counts, outcomes) must hold in every repeat. Of measured ones the mean decides, and the interval around the mean
+margin (left minus right) says whether that is beyond noise: up to `EVERY_REPEAT` repeats it goes from the smallest to the largest
+margin, from six on it is that of `resampling.of_pairs`.
 """
 
 from __future__ import annotations

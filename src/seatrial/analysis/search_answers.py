@@ -10,7 +10,7 @@ FOUND, EVERYWHERE, NOWHERE, UNFINISHED = "found", "everywhere", "nowhere", "unfi
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """Places in the range, of values in ascending order."""
 
     state: str  # `everywhere`: the condition holds at the end of the range where it was expected not to
@@ -19,14 +19,18 @@ class Answer:
     place: int | None = None  # the answer; of an unfinished search, the best place so far
     sure: bool = False  # all repeats decided at `place`, not only the first
     fails: int | None = None  # the nearest place beyond it at which the condition does not hold
-    interval: tuple[int, int] | None = None  # from the first to the last place at which a single repeat crosses the limit
+    interval: tuple[int, int] | None = (
+        None  # from the first to the last place at which a single repeat crosses the limit
+    )
     open_below: bool = False  # the interval may reach further
     open_above: bool = False
     nearest: int | None = None  # where it holds nowhere: the place at which least is missing
-    contradictions: tuple[tuple[int, int], ...] = ()  # it holds at the first place, and not at the second, where it should
+    contradictions: tuple[
+        tuple[int, int], ...
+    ] = ()  # it holds at the first place, and not at the second, where it should
 
 
-def answer_of(search: Search) -> Answer:
+def answer_of(search: Search) -> SearchAnswer:
     """The answer as far as it is known."""
     trials, largest = search.evidence.trials, search.largest
     low, high = search.bracket
@@ -34,10 +38,10 @@ def answer_of(search: Search) -> Answer:
     if high is None and (lead is None or search.decided.get(search.last) is False):
         tried = set(search.between(0, search.last, SPREADS[-1] - 1)) | {0, search.last} <= search.lead.keys()
         state = NOWHERE if tried or search.decided.get(search.last) is False else UNFINISHED
-        return Answer(state, largest, trials, nearest=_nearest(search))
+        return SearchAnswer(state, largest, trials, nearest=_nearest(search))
     best = high if high is not None else _first_left(search, low)
     if best is None:
-        return Answer(UNFINISHED, largest, trials, fails=None if low is None else search.place(low))
+        return SearchAnswer(UNFINISHED, largest, trials, fails=None if low is None else search.place(low))
     below = [low] if high is not None or low is not None else [p for p in search.lead if p < best]
     fails = below[-1] if below else None
     state = UNFINISHED
@@ -45,7 +49,7 @@ def answer_of(search: Search) -> Answer:
         state = FOUND if high else EVERYWHERE
     interval, open_first, open_last = _interval(search, best)
     ends = [search.place(position) for position in interval]
-    return Answer(
+    return SearchAnswer(
         state, largest, trials, search.place(best), high is not None, None if fails is None else search.place(fails),
         (min(ends), max(ends)), *((open_last, open_first) if largest else (open_first, open_last)),
         contradictions=tuple((search.place(p), search.place(q)) for p, q in _contradictions(search, best)),

@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 from seatrial.analysis.cells import Cell, as_text, spelled
 from seatrial.analysis.repeat_judging import Row
-from seatrial.analysis.search_answers import Answer, answer_of
+from seatrial.analysis.search_answers import SearchAnswer, answer_of
 from seatrial.analysis.search_evidence import Evidence
-from seatrial.analysis.searching import Limits, Search
+from seatrial.analysis.searching import Search, SearchLimits
 from seatrial.analysis.studies import Study
 from seatrial.analysis.trial_figures import asked_of, figures_of
 from seatrial.model.figures import FIGURES
@@ -36,7 +37,7 @@ class Question:
     vary: str  # `PATH=RANGE` as it was written
     so_that: tuple[str, ...]
     repeats: int
-    limits: Limits
+    limits: SearchLimits
 
     @property
     def name(self) -> str:
@@ -60,7 +61,7 @@ class Question:
     def scale(self) -> list[float]:
         """A number for every place of the range, ascending: its logarithm if the range spans decades."""
         numbers = [self.variable.number(place) for place in range(len(self.variable.grid))]
-        if any(b <= a for a, b in zip(numbers, numbers[1:], strict=False)):
+        if any(b <= a for a, b in pairwise(numbers)):
             return [float(place) for place in range(len(numbers))]
         return [math.log(number) for number in numbers] if self.variable.log else numbers
 
@@ -90,7 +91,7 @@ class Question:
         found = document.get(FIND)
         if not found:
             return None
-        limits = Limits(int(found["budget"]), int(found["at_once"]), found["largest"])
+        limits = SearchLimits(int(found["budget"]), int(found["at_once"]), found["largest"])
         return cls(
             parse_variation(found["vary"]), found["vary"], tuple(found["so_that"]), int(found["repeats"]), limits
         )
@@ -139,7 +140,7 @@ class Searches:
         )
         return Search(self.question.scale, evidence, self.question.limits)
 
-    def answers(self, cases: Iterable[Case] = ()) -> dict[Case, Answer]:
+    def answers(self, cases: Iterable[Case] = ()) -> dict[Case, SearchAnswer]:
         """The answer of every case that was begun."""
         return {case: answer_of(self.search(case)) for case in dict.fromkeys([*cases, *self.rows])}
 

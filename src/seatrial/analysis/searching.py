@@ -1,10 +1,11 @@
-"""Which trials a search (`seatrial find`) runs next: a pure function of what it has seen, so that a search that was killed goes on as
-if nothing had happened.
+"""Which trials a search (`seatrial find`) runs next: a pure function of what it has seen, so that a search that was killed goes
+on as if nothing had happened.
 
 All values of a repeat see the same random streams, so one repeat by itself crosses the limit at one place, more or less. The search
-narrows that place down with the first repeat, runs the other repeats where it ended, and moves to where their mean crosses the limit,
-which the curve of the first repeat, shifted by how far the mean is away from it, predicts well. Then it looks for contradictions in
-stretches that it has not tried, and for the places where single repeats cross the limit: the interval of the answer.
+narrows that place down with the first repeat, runs the other repeats where it ended, and moves to where their mean crosses the
+limit, which the curve of the first repeat, shifted by how far the mean is away from it, predicts well. Then it looks for
+contradictions in stretches that it has not tried, and for the places where single repeats cross the limit: the interval of the
+answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from seatrial.analysis.search_evidence import Evidence
@@ -22,7 +24,7 @@ UNTRIED = 4  # no stretch longer than a quarter of the range stays without a tri
 SPREADS = (4, 8)  # parts of the range that are tried where neither end will do
 
 
-class Probe(NamedTuple):
+class NextTrial(NamedTuple):
     """A trial: place of the value in the range, and the repeat."""
 
     place: int
@@ -30,7 +32,7 @@ class Probe(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """How a search is run."""
 
     budget: int  # trials
@@ -48,7 +50,7 @@ class Search:
 
     scale: Sequence[float]
     evidence: Evidence
-    limits: Limits
+    limits: SearchLimits
 
     @property
     def last(self) -> int:
@@ -125,7 +127,7 @@ class Search:
     def crossing(self, level: float) -> int | None:
         """The first position where the curve of the first repeat rises above a level, between the positions that were tried."""
         known = [(p, one) for p in self.lead if (one := self.slack(p)) is not None]
-        for (low, below), (high, above) in zip(known, known[1:], strict=False):
+        for (low, below), (high, above) in pairwise(known):
             if below < level <= above:
                 part = (level - below) / (above - below)
                 at = self.at(low) + part * (self.at(high) - self.at(low))
@@ -133,15 +135,15 @@ class Search:
         return None
 
 
-def next_probes(search: Search) -> list[Probe]:
+def next_probes(search: Search) -> list[NextTrial]:
     """The trials to run next, side by side; none if the search is over or its budget spent."""
     left = search.limits.budget - search.evidence.trials
     steps = (_ends, _narrow) if search.limits.narrow_only else (_ends, _narrow, _average, _contradictions, _edges)
     for step in steps:
-        probes: list[Probe] = []
+        probes: list[NextTrial] = []
         for position, nth in step(search):
             numbers = search.evidence.numbers(search.place(position))
-            probe = Probe(search.place(position), numbers[nth]) if nth < len(numbers) else None
+            probe = NextTrial(search.place(position), numbers[nth]) if nth < len(numbers) else None
             if probe and probe not in probes and search.evidence.row(*probe) is None:
                 probes.append(probe)
         if probes:
@@ -197,8 +199,8 @@ def _all_repeats(search: Search, position: int) -> _Wanted:
 
 
 def _beyond(search: Search, position: int, way: int) -> int:
-    """Where the mean crosses the limit, seen from one side: the last two means say where, or the curve of the first repeat, which is
-    as far from its crossing as the mean is."""
+    """Where the mean crosses the limit, seen from one side: the last two means say where, or the curve of the first repeat, which
+    is as far from its crossing as the mean is."""
     mean, own = search.evidence.mean_slack(search.place(position)), search.slack(position)
     expected = _extended(search, position, way)
     if expected is None and mean is not None and own is not None:
@@ -235,7 +237,7 @@ def _contradictions(search: Search) -> _Wanted:
     """The middle of every long stretch without a trial, and all repeats where the first one contradicts the answer."""
     whole = search.at(search.last) - search.at(0)
     tried = list(search.lead)
-    for low, high in zip(tried, tried[1:], strict=False):
+    for low, high in pairwise(tried):
         if high - low > 1 and search.at(high) - search.at(low) > whole / UNTRIED:
             yield from ((position, 0) for position in search.between(low, high, 1))
     _, answer = search.bracket
@@ -265,9 +267,7 @@ def edges(search: Search) -> list[RepeatEdge]:
         below = [p for p, holds in held.items() if not holds and (first is None or p < first)]
         above = [p for p, holds in held.items() if holds and (last is None or p > last)]
         if held:
-            found.append(
-                RepeatEdge(nth, below[-1] if below else None, first, last, above[0] if above else None)
-            )
+            found.append(RepeatEdge(nth, below[-1] if below else None, first, last, above[0] if above else None))
     return found
 
 

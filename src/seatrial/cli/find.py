@@ -41,7 +41,11 @@ def find(
         None, "--budget", metavar="TRIALS", min=2, help=f"Trials at most, per search [default: {BUDGET}]."
     ),
     at_once: int | None = typer.Option(
-        None, "--at-once", metavar="N", min=1, help=f"Values tried side by side: more on many cores [default: {AT_ONCE}]."
+        None,
+        "--at-once",
+        metavar="N",
+        min=1,
+        help=f"Values tried side by side: more on many cores [default: {AT_ONCE}].",
     ),
     on: str = typer.Option(
         "", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig [default: sim]."
@@ -55,7 +59,10 @@ def find(
     ),
     force: bool = typer.Option(False, "--force", help="Replace the study in OUT."),
     resume: Path | None = typer.Option(
-        None, "--resume", metavar="OUT", help="Continue the search in OUT; a larger --budget goes on with one that ended."
+        None,
+        "--resume",
+        metavar="OUT",
+        help="Continue the search in OUT; a larger --budget goes on with one that ended.",
     ),
     jobs: int | None = typer.Option(
         None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
@@ -98,14 +105,16 @@ def _question(
 ) -> Question:  # fmt: skip
     """The question of the options, or that of the search that goes on; raises if they differ, but for the budget."""
     from seatrial.analysis.searched_studies import Question
-    from seatrial.analysis.searching import Limits
+    from seatrial.analysis.searching import SearchLimits
     from seatrial.scenario.value_ranges import parse_variation
     from seatrial.study.resuming import begun_study
 
     if resume is not None:
         earlier = Question.of(begun_study(resume))
         if earlier is None:
-            raise UsageProblem(f"--resume {cut(str(resume))}: the study is no search", f"seatrial run --resume {resume}")
+            raise UsageProblem(
+                f"--resume {cut(str(resume))}: the study is no search", f"seatrial run --resume {resume}"
+            )
         given = {
             "--vary": (list(vary), [earlier.vary]),
             "--so-that": (list(so_that), list(earlier.so_that)),
@@ -126,14 +135,13 @@ def _question(
         raise UsageProblem(f"{what}: a search has one variable", "write one like --vary nodes.gpu.count=10..500")
     if not so_that:
         raise UsageProblem("no condition", "write one like --so-that 'wait_p95_s <= 600'")
-    limits = Limits(budget or BUDGET, at_once or AT_ONCE, largest)
+    limits = SearchLimits(budget or BUDGET, at_once or AT_ONCE, largest)
     return Question(parse_variation(vary[0]), vary[0], tuple(so_that), repeats or REPEATS, limits)
 
 
-def _planned(
-    scenario: str, where: Where, chosen: TrialOptions, resume: Path | None, question: Question
-) -> RunPlan:
+def _planned(scenario: str, where: Where, chosen: TrialOptions, resume: Path | None, question: Question) -> RunPlan:
     """The plan for both ends of the range; raises if the scenario, the variable or the condition is wrong."""
+    from seatrial.model.figures import FIGURES, FLAG
     from seatrial.scenario.expression_grammar import ExpressionProblem
     from seatrial.scenario.expressions import Expression
 
@@ -141,9 +149,14 @@ def _planned(
     ends = [dataclasses.replace(question.variable, values=tuple(dict.fromkeys((grid[0], grid[-1]))))]
     for text in question.so_that:
         try:
-            references = Expression.parse(text).references
+            expression = Expression.parse(text)
         except ExpressionProblem as problem:
             raise UsageProblem(f"--so-that '{cut(text)}': {problem.message}", problem.remedy) from None
+        references = expression.references
+        if not any(expression.comparisons()) and not any(FIGURES[name].kind == FLAG for name in expression.figures):
+            raise UsageProblem(
+                f"--so-that '{cut(text)}': a value instead of a comparison", "write one like 'wait_p95_s <= 600'"
+            )
         if references:
             name = next(iter(references))
             raise UsageProblem(
@@ -163,9 +176,7 @@ def _of_value(plan: RunPlan, question: Question, trials: Sequence[Trial]) -> Cal
     @lru_cache(None)
     def expanded(value: Scalar) -> Sequence[Trial]:
         made = plan.expanded([dataclasses.replace(question.variable, values=(value,))])
-        return [
-            dataclasses.replace(trial, target=target, expect=()) for trial in made if trial.setup.name in setups
-        ]
+        return [dataclasses.replace(trial, target=target, expect=()) for trial in made if trial.setup.name in setups]
 
     return expanded
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from seatrial.analysis.repeat_judging import Row, means
-from seatrial.analysis.search_answers import EVERYWHERE, FOUND, NOWHERE, Answer
+from seatrial.analysis.search_answers import EVERYWHERE, FOUND, NOWHERE, SearchAnswer
 from seatrial.analysis.search_evidence import Evidence
 from seatrial.analysis.searched_studies import Case, Question, Searches
 from seatrial.analysis.searching import Search
@@ -32,10 +32,10 @@ def print_answers(searches: Searches, cases: Iterable[Case], console: Console) -
         _print_tried(searches, next(iter(answers)), next(iter(answers.values())), console)
 
 
-def answer_lines(searches: Searches, case: Case, answer: Answer) -> list[str]:
+def answer_lines(searches: Searches, case: Case, answer: SearchAnswer) -> list[str]:
     """The answer of a case, what it rests on, and what is against it."""
     question, search = searches.question, searches.search(case)
-    lines = [f"{case}: {_sentence(question, search, answer)}"]
+    lines = [f"{case}: {_sentence(question, answer)}"]
     if answer.place is not None:
         lines.append(_grounds(question, search, answer))
     elif answer.nearest is not None:
@@ -52,35 +52,39 @@ def answer_lines(searches: Searches, case: Case, answer: Answer) -> list[str]:
     return lines
 
 
-def _sentence(question: Question, search: Search, answer: Answer) -> str:
+def _sentence(question: Question, answer: SearchAnswer) -> str:
     name, asked, written = question.name, question.asked, question.vary.partition("=")[2].strip()
-    kind, end = ("largest", "largest") if answer.largest else ("smallest", "smallest")
+    kind = "largest" if answer.largest else "smallest"
     if answer.state == NOWHERE:
         return f"{asked} holds for no {name} of {written} that was tried"
     if answer.place is None:
         return f"no answer yet after {_trials(answer)}: {asked} holds at no {name} that was tried"
     value = question.value(answer.place)
     if answer.state == EVERYWHERE:
-        return f"{asked} holds for {name} = {value} already, the {end} of {written}: the answer may lie outside"
+        return f"{asked} holds for {name} = {value} already, the {kind} of {written}: the answer may lie outside"
     if answer.state == FOUND:
         return f"{value} is the {kind} {name} of {written} for which {asked}"
     if answer.fails is None:
         return f"no answer yet: {asked} holds at {name} = {value}"
-    low, high = sorted((answer.place, answer.fails))
-    of = "all repeats" if answer.sure else "one repeat"
+    inner = answer.fails + (-1 if answer.largest else 1)
+    low, high = sorted((answer.place, inner))
+    over = "on average of all repeats" if answer.sure else "in the first repeat"
     return (
-        f"the {kind} {name} for which {asked} is between {question.value(low)} and {question.value(high)}; "
-        f"with {of} it holds at {value}, and not at {question.value(answer.fails)}"
+        f"no answer yet: the {kind} {name} for which {asked} is between {question.value(low)} and {question.value(high)}; "
+        f"it holds at {value} {over}, and not at {question.value(answer.fails)}"
     )
 
 
-def _grounds(question: Question, search: Search, answer: Answer) -> str:
+def _grounds(question: Question, search: Search, answer: SearchAnswer) -> str:
     """The figures on both sides of the answer, and where single repeats have it."""
     assert answer.place is not None
     evidence = search.evidence
     at = f"{described(question, evidence, answer.place)} at {question.value(answer.place)}"
     if answer.fails is not None:
-        at += f", {described(question, evidence, answer.fails)} at {question.value(answer.fails)}"
+        beyond = described(question, evidence, answer.fails)
+        figures = [name for text in question.so_that for name in figures_in(text)]
+        bare = beyond.removeprefix(f"{figures[0]} is ") if len(figures) == 1 else beyond
+        at += f"{' and' if bare != beyond else ','} {bare} at {question.value(answer.fails)}"
     count = len(evidence.usable(answer.place))
     of = f"mean of {count} repeats: " if count > 1 else ""
     parts = [f"{of}{at}"]
@@ -88,13 +92,13 @@ def _grounds(question: Question, search: Search, answer: Answer) -> str:
         parts.append("repeats do not differ")
     elif answer.interval and count > 1:
         low, high = (question.value(place) for place in answer.interval)
-        alone = f"all single repeats have {low}" if low == high else f"single repeats have {low} to {high}"
-        beyond = " or less" * answer.open_below + " or more" * answer.open_above
-        parts.append(f"{alone}{beyond}")
+        same = low == high and not (answer.open_below or answer.open_above)
+        ends = f"{low}{' or less' * answer.open_below} to {high}{' or more' * answer.open_above}"
+        parts.append(f"in every single repeat {low}" if same else f"in single repeats {ends}")
     return f"{'; '.join(parts)}; {_trials(answer)}"
 
 
-def _trials(answer: Answer) -> str:
+def _trials(answer: SearchAnswer) -> str:
     return f"{answer.trials} trial{'s' if answer.trials != 1 else ''}"
 
 
@@ -128,7 +132,7 @@ def over(name: str, rows: Sequence[Row]) -> Spread | None:
     return spread(values) if len(values) == len(rows) else None
 
 
-def _print_tried(searches: Searches, case: Case, answer: Answer, console: Console) -> None:
+def _print_tried(searches: Searches, case: Case, answer: SearchAnswer, console: Console) -> None:
     """The values around the answer."""
     question, evidence = searches.question, searches.search(case).evidence
     middle = answer.place if answer.place is not None else answer.nearest

@@ -69,6 +69,15 @@ class Comparison:
                 return abs(margin) / size
         return margin / size
 
+    def limit_of(self, name: str) -> float | None:
+        """The number that a single name is compared with."""
+        sides = (self.left, self.right)
+        if self.right is None or not any(isinstance(side, ast.Name) and side.id == name for side in sides):
+            return None
+        other = self.right if isinstance(self.left, ast.Name) and self.left.id == name else self.left
+        value = None if grammar.names_in(other) else _value(other, {})
+        return float(value) if isinstance(value, int | float) else None
+
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
         """Whether the comparison can be `wanted` if the margin is within these bounds."""
         match self.op:

@@ -16,9 +16,9 @@ from typing import Any
 
 from seatrial.analysis.cells import as_text
 from seatrial.analysis.repeat_judging import Row
-from seatrial.analysis.search_answers import EVERYWHERE, FOUND, Answer
+from seatrial.analysis.search_answers import EVERYWHERE, FOUND, SearchAnswer
 from seatrial.analysis.searched_studies import FIND, Case, Question, Searches, row_of
-from seatrial.analysis.searching import Probe, next_probes
+from seatrial.analysis.searching import NextTrial, next_probes
 from seatrial.analysis.studies import Study
 from seatrial.model.plan import Scalar, Trial
 from seatrial.record.layout import TRIALS
@@ -54,7 +54,7 @@ class FindResult:
     files: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
-    def answers(self) -> dict[Case, Answer]:
+    def answers(self) -> dict[Case, SearchAnswer]:
         """The answer of every case."""
         return self.searches.answers(self.cases)
 
@@ -91,7 +91,7 @@ def run_search(
         if resume:
             search.take_over()
             keeping(len(search.ended))
-        result = search.run(reporting)
+        result = search.run()
         result.interrupted = interruption.wanted
         search.write("interrupted" if result.interrupted else "complete")
         result.study = Study.open(out, {outcome.trial: outcome.figures for outcome in result.outcomes})
@@ -145,7 +145,7 @@ class _RunningSearch:
         }
         study_directory.write_study(self.out, document)
 
-    def run(self, reporting: Callable[[str], None]) -> FindResult:
+    def run(self) -> FindResult:
         """Round by round, the searches of all cases side by side."""
         searches = Searches(self.searched.question)
         result = FindResult(searches, self.cases)
@@ -160,17 +160,17 @@ class _RunningSearch:
             self._add(searches, numbered, result.outcomes)
         return result
 
-    def _trial(self, case: Case, probe: Probe) -> Trial:
+    def _trial(self, case: Case, probe: NextTrial) -> Trial:
         """The trial of a probe, with the next free number, or the one that it had in the earlier run."""
         question = self.searched.question
-        of_case = next(
-            one for one in self.searched.of_value(question.value(probe.place)) if self._case(one) == case
-        )
+        of_case = next(one for one in self.searched.of_value(question.value(probe.place)) if self._case(one) == case)
         varies = tuple(dict.fromkeys((*of_case.varies, question.name)))
         trial = dataclasses.replace(of_case, repeat=probe.repeat, varies=varies)
         taken = {int(name.partition("-")[0]) for name in self.ended.values()} | {one.number for one in self.trials}
         before = self.ended.get(_key(trial))
-        number = int(before.partition("-")[0]) if before else next(n for n in range(1, len(taken) + 2) if n not in taken)
+        number = (
+            int(before.partition("-")[0]) if before else next(n for n in range(1, len(taken) + 2) if n not in taken)
+        )
         self.trials.append(dataclasses.replace(trial, number=number))
         return self.trials[-1]
 
