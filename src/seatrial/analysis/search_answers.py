@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.analysis.searching import SPREADS, RepeatEdge, Search, edges
 
+JITTER, FAR = 4, 20  # steps, and parts of the range: a repeat that falls back less far is noise
 FOUND, EVERYWHERE, NOWHERE, UNFINISHED = "found", "everywhere", "nowhere", "unfinished"
 
 
@@ -47,12 +48,14 @@ def answer_of(search: Search) -> SearchAnswer:
     state = UNFINISHED
     if high is not None and (low is None) == (high == 0) and (low is None or high - low == 1):
         state = FOUND if high else EVERYWHERE
+    if lead is not None and low is not None and lead < low and lead not in search.decided and _contradictions(search):
+        state = UNFINISHED  # something holds below, and the budget did not suffice to look there
     interval, open_first, open_last = _interval(search, best)
     ends = [search.place(position) for position in interval]
     return SearchAnswer(
         state, largest, trials, search.place(best), high is not None, None if fails is None else search.place(fails),
         (min(ends), max(ends)), *((open_last, open_first) if largest else (open_first, open_last)),
-        contradictions=tuple((search.place(p), search.place(q)) for p, q in _contradictions(search, best)),
+        contradictions=tuple((search.place(p), search.place(q)) for p, q in _contradictions(search)),
     )  # fmt: skip
 
 
@@ -64,20 +67,22 @@ def _first_left(search: Search, low: int | None) -> int | None:
 
 def _interval(search: Search, best: int) -> tuple[tuple[int, int], bool, bool]:
     """From where the first repeat begins to hold to where the last does, and whether either may lie further out."""
-    found = [one for one in edges(search) if _near(one, search)]
+    found = [one for one in edges(search) if best in search.held(one.nth)]
     if search.evidence.alike or not found:
         return (best, best), False, False
-    first = [(one.fails_below + 1 if one.fails_below is not None else one.first_holds or 0, one) for one in found]
+    first = [(_until(one), one) for one in found]
     last = [(_from(one, search), one) for one in found]
     low, high = min(at for at, _ in first), max(at for at, _ in last)
     open_low = any(one.fails_below is None and one.first_holds for at, one in first if at == low)
-    open_high = any(one.holds_above is None for at, one in last if at == high)
+    open_high = any(one.holds_above is None and one.last_fails is not None for at, one in last if at == high)
     return (min(low, best), max(high, best)), open_low, open_high
 
 
-def _near(one: RepeatEdge, search: Search) -> bool:
-    """Whether the repeat was run where the search ended, or is the only one."""
-    return one.first_holds is not None or search.evidence.repeats == 1
+def _until(one: RepeatEdge) -> int:
+    """The first position from which a repeat may hold."""
+    if one.fails_below is not None:
+        return one.fails_below + 1
+    return one.first_holds or 0
 
 
 def _from(one: RepeatEdge, search: Search) -> int:
@@ -87,11 +92,16 @@ def _from(one: RepeatEdge, search: Search) -> int:
     return search.last if one.last_fails is None else min(one.last_fails + 1, search.last)
 
 
-def _contradictions(search: Search, best: int) -> list[tuple[int, int]]:
-    """Positions at which the condition holds, each with a higher one at which it does not, on average or in the only repeat."""
-    known = {**search.lead, **search.decided}
-    failing = [p for p in sorted(known) if p > best and not known[p]]
-    return [(max(p for p in known if p < q and known[p]), q) for q in failing]
+def _contradictions(search: Search) -> list[tuple[int, int]]:
+    """The first position at which the condition holds and the last at which it does not, if that is higher: on average, or in the
+    first repeat, where it is no jitter of a few steps."""
+    found: list[tuple[int, int]] = []
+    for known, least in ((search.decided, 1), (search.lead, max(JITTER, search.last // FAR))):
+        first = next((p for p, held in known.items() if held), None)
+        last = next((p for p in reversed(known) if not known[p]), None)
+        if first is not None and last is not None and last - first >= least:
+            found.append((first, last))
+    return found[:1]
 
 
 def _nearest(search: Search) -> int | None:

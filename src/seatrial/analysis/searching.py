@@ -21,6 +21,8 @@ from typing import NamedTuple
 from seatrial.analysis.search_evidence import Evidence
 
 UNTRIED = 4  # no stretch longer than a quarter of the range stays without a trial
+CLOSE = 50  # parts of a long range: so close the first repeat is narrowed down before the others are asked
+LEAST = 0.001  # of the limit: smaller figures count as this, since a wait of 0 has no logarithm
 SPREADS = (4, 8)  # parts of the range that are tried where neither end will do
 
 
@@ -167,12 +169,14 @@ def _ends(search: Search) -> _Wanted:
 
 
 def _narrow(search: Search) -> _Wanted:
-    """The first repeat, from its first position that holds down to the one before it."""
+    """The first repeat, from its first position that holds down to the one before it; in a long range not so far at first, since
+    other repeats may cross the limit elsewhere."""
     first = next((position for position, held in search.lead.items() if held), None)
     if first is None:
         return
     below = [position for position in search.lead if position < first]
-    if below:
+    closest = 1 if search.evidence.alike or search.limits.narrow_only else max(1, search.last // CLOSE)
+    if below and first - below[-1] > closest:
         yield from ((position, 0) for position in search.between(below[-1], first, search.limits.at_once))
 
 
@@ -182,7 +186,7 @@ def _average(search: Search) -> _Wanted:
     if first is None:
         return
     low, high = search.bracket
-    if not search.decided or (first not in search.decided and low is not None and first < low):
+    if first not in search.decided and (high is None or first < high):
         yield from _all_repeats(search, first)
         return
     if high is None and low is not None and low < search.last:
@@ -216,7 +220,7 @@ def _extended(search: Search, position: int, way: int) -> int | None:
     if not earlier:
         return None
     other = max(earlier) if way > 0 else min(earlier)
-    here, there = (search.evidence.mean_slack(search.place(p)) for p in (position, other))
+    here, there = (_bent(search, p) for p in (position, other))
     slope = None if here is None or there is None else (here - there) / (search.at(position) - search.at(other))
     if here is None or slope is None or not slope > 0 or not math.isfinite(slope):
         return None
@@ -224,9 +228,15 @@ def _extended(search: Search, position: int, way: int) -> int | None:
     return bisect_left(range(search.last + 1), at, key=search.at)
 
 
+def _bent(search: Search, position: int) -> float | None:
+    """The mean slack, so that a figure that grows by a factor per step, as waits do below the answer, makes a straight line."""
+    mean = search.evidence.mean_slack(search.place(position))
+    return None if mean is None else -math.log(max(1 - mean, LEAST))
+
+
 def _inside(search: Search, low: int, high: int) -> int:
     """Where the mean crosses the limit between two positions."""
-    below, above = (search.evidence.mean_slack(search.place(position)) for position in (low, high))
+    below, above = (_bent(search, position) for position in (low, high))
     if below is None or above is None or not below < 0 <= above or not math.isfinite(above - below):
         return (low + high) // 2
     at = search.at(low) + -below / (above - below) * (search.at(high) - search.at(low))
@@ -234,16 +244,16 @@ def _inside(search: Search, low: int, high: int) -> int:
 
 
 def _contradictions(search: Search) -> _Wanted:
-    """The middle of every long stretch without a trial, and all repeats where the first one contradicts the answer."""
+    """The middle of every long stretch without a trial, and all repeats where the first one contradicts the answer furthest."""
     whole = search.at(search.last) - search.at(0)
     tried = list(search.lead)
     for low, high in pairwise(tried):
         if high - low > 1 and search.at(high) - search.at(low) > whole / UNTRIED:
             yield from ((position, 0) for position in search.between(low, high, 1))
     _, answer = search.bracket
-    for position, held in search.lead.items():
-        if answer is not None and position > answer and not held:
-            yield from _all_repeats(search, position)
+    failing = [position for position, held in search.lead.items() if not held and position > (answer or 0)]
+    if answer is not None and failing:
+        yield from _all_repeats(search, failing[-1])
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ def _sentence(question: Question, answer: SearchAnswer) -> str:
     inner = answer.fails + (-1 if answer.largest else 1)
     low, high = sorted((answer.place, inner))
     over = "on average of all repeats" if answer.sure else "in the first repeat"
+    if low == high:
+        return f"{value} is probably the {kind} {name} of {written} for which {asked}; not all repeats were run"
     return (
         f"no answer yet: the {kind} {name} for which {asked} is between {question.value(low)} and {question.value(high)}; "
         f"it holds at {value} {over}, and not at {question.value(answer.fails)}"
@@ -90,7 +92,7 @@ def _grounds(question: Question, search: Search, answer: SearchAnswer) -> str:
     parts = [f"{of}{at}"]
     if evidence.alike and evidence.repeats > 1:
         parts.append("repeats do not differ")
-    elif answer.interval and count > 1:
+    elif answer.interval and count > 1 and not answer.contradictions:
         low, high = (question.value(place) for place in answer.interval)
         same = low == high and not (answer.open_below or answer.open_above)
         ends = f"{low}{' or less' * answer.open_below} to {high}{' or more' * answer.open_above}"
