@@ -139,8 +139,8 @@ def test_a_search_that_spends_its_budget_has_a_bracket_and_goes_on_with_more() -
 
 
 def test_a_single_value_and_two_values_are_ranges_too() -> None:
-    assert searched(lambda place, repeat: 1.0 + repeat, 1)[0].state == EVERYWHERE
-    assert searched(lambda place, repeat: 1000.0 + repeat, 1)[0].state == NOWHERE
+    assert searched(lambda _, repeat: 1.0 + repeat, 1)[0].state == EVERYWHERE
+    assert searched(lambda _, repeat: 1000.0 + repeat, 1)[0].state == NOWHERE
     assert searched(lambda place, repeat: 1000.0 - 900 * place + repeat, 2)[0].place == 1
 
 
