@@ -76,12 +76,17 @@ class WorkloadEvents:
 
 
 class QueueStatus:
-    """The status of each ClusterQueue and its LocalQueue, written a second after the first change; one worker for either kind."""
+    """The status of each ClusterQueue and its LocalQueue, written a second after the first change; one worker for either kind.
+
+    Both reconcilers watch their own kind (clusterqueue_controller.go and localqueue_controller.go, `Update`), so a write brings the
+    next reconciliation at once, and that writes again if the figures have changed meanwhile. With an exhausted bucket every write
+    waits so long that they have: either worker then always has a request in the bucket's queue.
+    """
 
     def __init__(
         self, sim: Sim, processes: Goroutines, client: ApiClient, status: Callable[[str], tuple[int, ...]]
     ) -> None:
-        self._client, self._status = client, status
+        self._kernel, self._client, self._status = sim.kernel, client, status
         self._names: list[str] = []  # of the queues that changed, in the order in which they first did
         self._numbers: dict[str, int] = {}
         self._written: dict[int, tuple[int, ...]] = {}
@@ -101,3 +106,4 @@ class QueueStatus:
         if self._written.get(key) != status:
             self._written[key] = status
             yield Calls(self._client, WRITE)
+            self._kernel.at(self._kernel.now + WATCH_LAG, self._kinds[key % 2].add, key)
