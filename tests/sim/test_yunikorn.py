@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.model.plan import PodShape, Scalar, Toleration, Trial
+from seatrial.model.plan import PodShape, Scalar, Step, Toleration, Trial
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
@@ -24,17 +24,15 @@ WHOLE = PodShape({"cpu": 1000}, tolerations=(Toleration(),))  # a node takes one
 
 
 def with_yunikorn(
-    *steps: object, nodes: int, cpu: int = 1000, seed: int = 1, qps: str | float = "as shipped", **own: Scalar
+    *steps: Step, nodes: int, cpu: int = 1000, seed: int = 1, qps: str | float = "as shipped", **own: Scalar
 ) -> Trial:
-    named = {name.replace("_", "-"): value for name, value in own.items()}
-    return trial(
-        *steps, nodes=[fakes(nodes, cpu=cpu)], stack="yunikorn", seed=seed, qps=qps, settings={"yunikorn": named}
-    )  # type: ignore[arg-type]
+    given = {"yunikorn": {name.replace("_", "-"): value for name, value in own.items()}}
+    return trial(*steps, nodes=[fakes(nodes, cpu=cpu)], stack="yunikorn", seed=seed, qps=qps, settings=given)
 
 
-def named(name: str, count: int, cores: int, seconds: float, **more: object) -> Submit:
+def named(name: str, count: int, cores: int, seconds: float) -> Submit:
     shape = PodShape({"cpu": cores * 1000}, tolerations=(Toleration(),))
-    return replace(submit(count, shape=shape, seconds=seconds, **more), name=name)
+    return replace(submit(count, shape=shape, seconds=seconds), name=name)
 
 
 def of(ran: Ran, stage: str) -> pl.DataFrame:
@@ -55,8 +53,8 @@ def test_a_pod_is_placed_at_the_third_look_at_its_application_and_a_gang_at_the_
     """Submitted, accepted, handed over; a gang's placeholders are handed over in between."""
     period = 4
     waits = {}
-    for name, more in (("single", {}), ("gang", {"gang": True})):
-        load = submit(3, pods=2, shape=WHOLE, seconds=1, **more)
+    for name in ("single", "gang"):
+        load = submit(3, pods=2, shape=WHOLE, seconds=1, gang=name == "gang")
         ran = run(with_yunikorn(*to_the_end(load), nodes=10, interval=period * SECOND), tmp_path / name)
         waits[name] = [
             bound - made for bound, made in zip(ran.times("scheduled"), ran.times("pods_created"), strict=True)
@@ -162,7 +160,7 @@ def test_a_pod_that_would_not_fit_into_what_all_nodes_have_left_reserves_nothing
 
 
 def test_applications_of_an_earlier_second_come_first(tmp_path: Path) -> None:
-    steps = []
+    steps: list[Step] = []
     for batch in range(3):
         steps += [(named(f"batch{batch}", 3, 1, 2),), (Pause(f"after {batch}", 2 * SECOND),)]
     ran = run(with_yunikorn(*steps, (Wait("done", "completed"),), nodes=1), tmp_path)
