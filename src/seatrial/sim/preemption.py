@@ -270,7 +270,7 @@ class PreemptionExecutor:
         if victim == eviction.rest[-1]:
             self.queue.held.discard(by)
             if not alive and self._pods.state[by] == PENDING:
-                self.queue.activate(by)  # the victim ended by itself: no event follows
+                self.queue.activate((by,))  # the victim ended by itself: no event follows
         if alive:
             self.search.terminating.add(victim)
             job = self._pods.job[victim]
