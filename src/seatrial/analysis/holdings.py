@@ -2,9 +2,8 @@
 
 A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released;
 of a workload with several pods, those that have finished hold nothing any more.
-A stack without a queue object counts pods until finished or lost: namespaces with a ResourceQuota from created, a scheduler with
-queues of its own (KAI, YuniKorn) from bound. Only the latter have cohorts, and by that they are told apart. A workload wants
-quota from its submission until it is over.
+A stack without a queue object counts pods: from created until finished or lost. A workload wants quota from its submission until
+it is over.
 
 Sums are integers (microseconds × units), as in `utilisation`: sums of groups are the sum of the whole, to the last digit.
 """
@@ -27,7 +26,6 @@ from seatrial.model.lifecycle import (
     FAILED,
     FINISHED,
     LOST,
-    PODS_CREATED,
     RELEASED,
     RUNNING,
     SCHEDULED,
@@ -246,12 +244,13 @@ def _without_finished_pods(seen: Lifecycle, spans: Spans) -> Spans:
 
 
 def _counted(seen: Lifecycle) -> Spans:
-    begin = SCHEDULED.name if any(queue.cohort for queue in seen.trial.fleet.queues) else PODS_CREATED.name
-    if begin not in seen.pods.columns:
+    """A ResourceQuota counts pods that exist; the queue of a scheduler those that have a node."""
+    stage = seen.trial.quota_from
+    if stage not in seen.pods.columns:
         nothing = np.zeros(0, dtype=np.int64)
         return Spans(nothing, nothing, nothing, nothing)
-    pods = _with_ends(seen).filter(pl.col(begin).is_not_null())
-    since, gone = pods[begin].to_numpy(), pods["gone"].to_numpy()
+    pods = _with_ends(seen).filter(pl.col(stage).is_not_null())
+    since, gone = pods[stage].to_numpy(), pods["gone"].to_numpy()
     rows = pods["row"].to_numpy().astype(np.int64)
     return Spans(rows, since, np.maximum(gone, since), np.ones(len(rows), dtype=np.int64))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.model.lifecycle import PODS_CREATED, Stage, lifecycle_with
+from seatrial.model.lifecycle import PODS_CREATED, SCHEDULED, Stage, lifecycle_with
 from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, SECOND
@@ -33,6 +33,7 @@ class Yunikorn(StackBase):
     stages = lifecycle_with(RESERVED)
     needs = "YuniKorn v1.8: its scheduler under the name `yunikorn`"
     verified = "the rules of v1.8.0, with file and line in the code"
+    quota_from = SCHEDULED.name
     honours = ("queues", "cohorts", "fair-sharing", "checkpoint")
     settings = (
         Setting("yunikorn", "qps", 1000, "client requests per second (kubernetes.qps)"),
