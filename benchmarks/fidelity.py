@@ -5,10 +5,11 @@
     python benchmarks/fidelity.py --scenario gangs --setup gang --repeat 1
     python benchmarks/fidelity.py --scenario gangs --stack yunikorn,kai
 
-`jobs` is many-small-jobs with 20 jobs, one set-up per stack; `gangs` is gang-ensemble with 3 gangs of each size that run 5 s; `gpus`
-is gpu-requests, whose last two workloads fit nowhere; `teams` is two-teams with a minute of 3 s. `--stack` takes other stacks than
-those that a scenario has. All compare the mean turnaround and the total time, the mean over the repeats. A line per set-up, as Markdown; the figures of the day
-stand in docs/fidelity.md. Ends with status 1 if a set-up that completes on both is off by more than 20 %, or ends otherwise there.
+`jobs` is many-small-jobs with 20 jobs, one set-up per stack; `gangs` is gang-ensemble with 3 gangs of each size that run 5 s;
+`gpus` is gpu-requests, whose last two workloads fit nowhere; `teams` is two-teams with a minute of 3 s. `--stack` takes other
+stacks than those that a scenario has. All compare the mean turnaround and the total time, the mean over the repeats. A line per
+set-up, as Markdown; the figures of the day stand in docs/fidelity.md. Ends with status 1 if a set-up that completes on both is
+off by more than 20 %, or ends otherwise there.
 """
 
 from __future__ import annotations
