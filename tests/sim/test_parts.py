@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seatrial.model.plan import NodeGroup, PlayedRuntime, PodShape, Span, Taint, Toleration
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.sim.apiserver import LATENCY, WRITE, ApiClient, ApiServer
+from seatrial.sim.event_stream import QUEUED_AT_MOST, EventStream
 from seatrial.sim.framework import GROUP, POD_BOUND, POD_GONE, ROOM
 from seatrial.sim.goroutines import GoMutex, Goroutine, Goroutines, Signal
 from seatrial.sim.kernel import Kernel
@@ -75,6 +76,17 @@ def test_a_bucket_never_lets_more_than_burst_and_rate_allow_go(qps: int, burst: 
 def test_an_unlimited_client_never_waits() -> None:
     client = ApiClient("c")
     assert [client.slot(7) for _ in range(1000)] == [7] * 1000
+
+
+def test_a_component_sends_its_events_one_after_another_and_drops_what_its_queue_does_not_hold() -> None:
+    kernel = Kernel()
+    api = ApiServer(kernel, 1)
+    client = ApiClient("controller", 10, 1)
+    stream = EventStream(api, client)
+    stream.add(5000)
+    kernel.run()
+    took = kernel.now / SECOND
+    assert took == pytest.approx((QUEUED_AT_MOST - 1) / 10, rel=0.01)
 
 
 def test_a_request_takes_about_its_latency() -> None:
@@ -279,8 +291,8 @@ def test_an_activated_pod_leaves_its_back_off_and_is_popped_once() -> None:
     queue.pop()
     queue.failed(0, queue.events)
     queue.moved()
-    assert queue.activate(0)
-    assert not queue.activate(0)
+    for _ in range(2):
+        queue.activate((0,))
     assert [queue.pop(), queue.pop()] == [0, -1]
     kernel.run(30 * SECOND)
     assert queue.pop() == -1
