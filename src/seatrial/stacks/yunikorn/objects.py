@@ -7,7 +7,7 @@ seen here, and none of those by which the workload's pods are counted and its ap
 from __future__ import annotations
 
 from seatrial.kube.resources import PODS
-from seatrial.kube.shapes import Pod
+from seatrial.kube.shapes import Pod, condition
 from seatrial.kube.watching import DELETED
 from seatrial.observe.observer import PLAIN_WATCHES, Observer, Watch, source_of
 from seatrial.stacks.coscheduling.objects import see_pod_and_why
@@ -27,8 +27,13 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
         observer.let_go(pod.metadata.name, workload)
     elif pod.spec.node_name:
         held = observer.hold(pod.metadata.name, workload, pod.spec.node_name)
+        observer.says(workload, "")
         if held >= int(pod.metadata.annotations.get(SIZE_ANNOTATION, "1")):
             observer.workload(workload, RESERVED.name, stamp, source_of(event))
+    else:
+        why = condition(pod.status.conditions, "PodScheduled")
+        if why is not None and why.status == "False":
+            observer.says(workload, why.message)  # the gang's own pods say nothing yet
 
 
 WATCHES = tuple(Watch(PODS, Pod, see_pod) if watch.resource == PODS else watch for watch in PLAIN_WATCHES)

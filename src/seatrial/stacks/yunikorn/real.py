@@ -148,11 +148,12 @@ def configuration(setup: Setup) -> list[dict[str, Any]]:
 
 
 def _partition(own: Mapping[str, Scalar]) -> dict[str, Any]:
-    """As deployments/scheduler/yunikorn-configs.yaml: a queue per namespace, made when the first application comes."""
-    properties = {"application.sort.policy": own["application-sort"]}
+    """As deployments/scheduler/yunikorn-configs.yaml: a queue per namespace, made when the first application comes. Such a queue
+    has the properties of its parent's template, and none of its parent's own."""
+    template = {"properties": {"application.sort.policy": own["application-sort"]}}
     return {
         "name": "default",
         "placementrules": [{"name": "tag", "value": "namespace", "create": True}],
         "nodesortpolicy": {"type": own["node-sort"]},
-        "queues": [{"name": "root", "submitacl": "*", "properties": properties}],
+        "queues": [{"name": "root", "submitacl": "*", "childtemplate": template}],
     }
