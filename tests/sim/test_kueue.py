@@ -22,6 +22,8 @@ from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.apiserver import ApiClient
+from seatrial.sim.goroutines import Goroutine
+from seatrial.stacks.kueue.api_writes import QueueStatus
 from seatrial.stacks.kueue.pending import Entry, GoHeap, Inadmissible, Key
 from tests.sim.making import GI, Ran, run, submit, trial
 
@@ -76,6 +78,24 @@ def test_a_job_costs_twelve_requests_and_the_queues_two_per_second(
     ran = run(queued(*steps, group=nodes(cpu=32)), tmp_path)
     status = sent["kueue"] - 20 * 12
     assert 2 <= status <= 2 * (ran.end_s + 1)
+
+
+def test_a_status_that_changed_while_it_was_written_is_written_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reconciler sees its own write: with a small bucket every write takes so long that the next status is another one."""
+    written: list[int] = []
+    write = QueueStatus._write
+
+    def counted(self: QueueStatus, key: int) -> Goroutine:
+        for call in write(self, key):
+            written.append(key)
+            yield call
+
+    monkeypatch.setattr(QueueStatus, "_write", counted)
+    steps = ((submit(60, pace=Pace("rate", per_s=10)),), WAIT)
+    ran = run(queued(*steps, group=nodes(cpu=64), settings={"qps": 20, "burst": 1}), tmp_path)
+    assert len(written) > 2.5 * ran.end_s, "a ClusterQueue and a LocalQueue, once a second each, were 2 per second"
 
 
 def test_a_small_bucket_admits_no_faster_than_four_requests_let_it(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
+from seatrial.model.plan import NodeGroup, PlayedRuntime, PodShape, Span, Taint, Toleration
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.sim.apiserver import LATENCY, WRITE, ApiClient, ApiServer
+from seatrial.sim.event_stream import QUEUED_AT_MOST, EventStream
 from seatrial.sim.framework import GROUP, POD_BOUND, POD_GONE, ROOM
 from seatrial.sim.goroutines import GoMutex, Goroutine, Goroutines, Signal
 from seatrial.sim.kernel import Kernel
@@ -75,6 +76,17 @@ def test_a_bucket_never_lets_more_than_burst_and_rate_allow_go(qps: int, burst: 
 def test_an_unlimited_client_never_waits() -> None:
     client = ApiClient("c")
     assert [client.slot(7) for _ in range(1000)] == [7] * 1000
+
+
+def test_a_component_sends_its_events_one_after_another_and_drops_what_its_queue_does_not_hold() -> None:
+    kernel = Kernel()
+    api = ApiServer(kernel, 1)
+    client = ApiClient("controller", 10, 1)
+    stream = EventStream(api, client)
+    stream.add(5000)
+    kernel.run()
+    took = kernel.now / SECOND
+    assert took == pytest.approx((QUEUED_AT_MOST - 1) / 10, rel=0.01)
 
 
 def test_a_request_takes_about_its_latency() -> None:
@@ -279,8 +291,8 @@ def test_an_activated_pod_leaves_its_back_off_and_is_popped_once() -> None:
     queue.pop()
     queue.failed(0, queue.events)
     queue.moved()
-    assert queue.activate(0)
-    assert not queue.activate(0)
+    for _ in range(2):
+        queue.activate((0,))
     assert [queue.pop(), queue.pop()] == [0, -1]
     kernel.run(30 * SECOND)
     assert queue.pop() == -1
@@ -326,6 +338,21 @@ def test_a_kubelet_says_the_end_one_relist_after_it_saw_it() -> None:
     kubelets.start(0, 0, 1.0, lambda pod: kubelets.run(pod, 0, 3 * SECOND, lambda _: ends.append(kernel.now)))
     kernel.run(60 * SECOND)
     assert 3 * SECOND + RELIST <= ends[0] <= 3 * SECOND + 2 * RELIST + MILLISECOND
+
+
+@pytest.mark.parametrize(("at_once", "bandwidth", "seconds"), [(0, 0, 3), (2, 0, 6), (0, 100, 8)])
+def test_a_runtime_of_the_scenario_takes_its_own_times(at_once: int, bandwidth: int, seconds: float) -> None:
+    """Four pods: 1 s sandbox and 2 s start each, two at once, or behind a pull of 5 s."""
+    kernel = Kernel()
+    settings = {"start-latency": 50 * SECOND, "start-work": 50 * SECOND, "machine-cores": 0}
+    kubelets = Kubelets(kernel, settings, Random(1))
+    said = PlayedRuntime(Span(SECOND, SECOND), Span(2 * SECOND, 2 * SECOND), at_once, 500, bandwidth)
+    started: list[int] = []
+    for pod in range(4):
+        kubelets.start(pod, 0, 4.0, lambda _: started.append(kernel.now), said)
+    kernel.run(60 * SECOND)
+    assert len(started) == 4
+    assert max(started) == pytest.approx(seconds * SECOND, abs=MILLISECOND)
 
 
 def test_a_mutex_is_held_by_one_at_a_time_and_everyone_gets_it() -> None:

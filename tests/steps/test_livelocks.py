@@ -180,6 +180,13 @@ def test_one_that_lost_its_place_for_another_that_never_got_it_is_stuck() -> Non
     assert not stuck(pairs, lambda number: number == 1, nobody), "the other is over"
 
 
+def test_who_loses_its_place_to_such_a_victim_and_takes_it_back_is_part_of_it() -> None:
+    """Kueue's three (docs/stacks/kueue.md): the small one reclaims from a lender, and a large one that never gets in evicts it."""
+    lender, large, small = range(3)
+    pairs = pairs_of(turned(*((n, lender, small) for n in range(4)), *((n, small, large) for n in range(4))))
+    assert stuck(pairs, nobody, lambda number: number != large) == {lender, large, small}
+
+
 def test_the_diagnosis_says_what_to_change() -> None:
     a, b = (replace(gang(number, 1), queue=name, name=name) for number, name in enumerate(("red", "blue")))
     pairs = {(0, 1): (4, 0, RECLAIMED), (1, 0): (4, 0, PREEMPTED)}

@@ -3,7 +3,8 @@
 It is no stall: pods start, run and are lost, and a queue admits and evicts at full speed. Only the evictions show it. Two kinds:
 
 - A ring: each of the workloads lost its place to another of them, several times.
-- In vain: a workload lost its place several times for one that never got it.
+- In vain: a workload lost its place several times for one that never got it. Who lost its own place to that victim, just as often,
+  is part of it: it comes back whenever the victim is gone, before the one that it went for.
 
 Workloads that get further between two evictions (a checkpoint was made) are not stuck.
 """
@@ -37,11 +38,15 @@ def stuck(pairs: Pairs, is_over: Callable[[int], bool], was_placed: Callable[[in
             break
         ring = kept
     found = {number for pair in ring for number in pair}
+    vain = set()
     for lost, got in alive:
         rounds = pairs[lost, got][0]
         if (got >= 0 and not was_placed(got)) or (got < 0 and rounds >= IN_VAIN):
+            vain.add(lost)
             found |= {lost, got} - {-1}
-    return found
+    while more := {lost for lost, got in alive if got in vain} - vain:
+        vain |= more
+    return found | vain
 
 
 def livelock(state: State, members: Collection[int], pairs: Pairs) -> Diagnosis:

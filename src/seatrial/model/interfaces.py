@@ -140,6 +140,7 @@ class Stack(Protocol):
     needs: str  # what a real cluster must have, for `seatrial stacks`
     runs_on: Sequence[str]  # of sim, local, kubeconfig
     verified: str  # how its figures were checked, for `seatrial stacks`
+    quota_from: str  # stage from which a pod counts against its queue's quota, where no queue admits workloads
     model_verified: bool  # its model was compared with the real stack; a class says so itself and does not inherit it
 
     def refuses(self, trial: Trial) -> str | None:
@@ -150,6 +151,9 @@ class Stack(Protocol):
 
     def releases(self, settings: Settings) -> Sequence[int]:
         """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
+
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        """Those of them that can free anything in this trial."""
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
         """The most that its queue admits at the same time on nodes of this total capacity; None: no limit."""

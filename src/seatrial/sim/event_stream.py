@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 
+QUEUED_AT_MOST = (
+    1000  # client-go, tools/record/event.go, maxQueuedEvents: what comes on top is dropped (DropIfChannelFull)
+)
+
 
 class EventStream:
     """Sends what is queued, one request at a time."""
@@ -16,7 +20,7 @@ class EventStream:
     def add(self, count: int = 1) -> None:
         """Queues events; without a QPS limit they delay nothing and are skipped."""
         if self._client.limited:
-            self._waiting += count
+            self._waiting = min(self._waiting + count, QUEUED_AT_MOST)
             if not self._sending:
                 self._send(None)
 

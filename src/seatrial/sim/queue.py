@@ -123,13 +123,13 @@ class SchedulingQueue:
                 self._unschedulable[helped_by] = stays
                 self._back_off(waiting)
 
-    def activate(self, pod: int) -> bool:
-        """A plugin moves this pod to the active queue; False if it does not wait here."""
-        if pod >= len(self._parked) or not self._parked[pod] or pod in self.held:
-            return False
-        self._leave(pod)
-        self.add(pod)
-        return True
+    def activate(self, pods: Iterable[int]) -> None:
+        """A plugin moves pods to the active queue, those of them that wait here."""
+        parked, known, held = self._parked, len(self._parked), self.held
+        for pod in [pod for pod in pods if pod < known and parked[pod]]:
+            if pod not in held:
+                self._leave(pod)
+                self.add(pod)
 
     def _leave(self, pod: int) -> None:
         """Takes a parked pod out of the back-off, or from those that wait for an event."""
@@ -218,8 +218,7 @@ class SchedulingQueue:
     def _flush(self, _: object) -> None:
         now = self._kernel.now
         for waiting in self._unschedulable.values():
-            for pod in [pod for pod, since in waiting.items() if now - since > UNSCHEDULABLE_MOST]:
-                self.activate(pod)
+            self.activate([pod for pod, since in waiting.items() if now - since > UNSCHEDULABLE_MOST])
         self._flush_armed = any(self._unschedulable.values())
         if self._flush_armed:
             self._kernel.at(now + UNSCHEDULABLE_LOOK, self._flush)

@@ -17,6 +17,7 @@ class PermitGroups(SchedulerPlugin):
     def __init__(self, sim: Sim, wait: int) -> None:
         self._sim, self._wait = sim, wait
         self._assigned: dict[int, set[int]] = {}  # group → pods that hold a node
+        self._waiting: dict[int, list[int]] = {}  # group → those of them that wait in permit
         self._reason = ""  # why `pre_filter` rejected the pod of this cycle, if it did
 
     def reason(self, pod: int) -> str:  # noqa: ARG002
@@ -31,12 +32,14 @@ class PermitGroups(SchedulerPlugin):
         if len(assigned) >= self._sim.workloads[group].pods:
             self.complete(group)
             self._sim.said.pop(group, None)
+            self._waiting.pop(group, None)
             for sibling in self._sim.pods_of(group):
                 if sibling != pod:
                     self._sim.scheduler.allow(sibling)
             return ALLOW
         if len(assigned) == 1:  # ActivateSiblings: only the first calls the others
-            self._sim.scheduler.activate(sibling for sibling in self._sim.pods_of(group) if sibling != pod)
+            self._sim.scheduler.activate(self._sim.pods_of(group))
+        self._waiting.setdefault(group, []).append(pod)
         return self._wait
 
     def complete(self, group: int) -> None:
@@ -49,6 +52,6 @@ class PermitGroups(SchedulerPlugin):
             self.reject_siblings(group, UNRESERVED)
 
     def reject_siblings(self, group: int, reason: str) -> None:
-        """Rejects all that wait in permit: only assigned pods can."""
-        for sibling in sorted(self._assigned[group]):  # in the order in which they were created
+        """Rejects all that wait in permit, in the order in which they were created. Each of them then calls this again."""
+        for sibling in sorted(self._waiting.pop(group, ())):
             self._sim.scheduler.reject(sibling, reason)

@@ -39,7 +39,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         },
         "quota": _quota(trial, stack),
         **({"limit_ns": trial.limit} if trial.limit else {}),
-        **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
+        **_fleet(trial, stack),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -91,6 +91,13 @@ def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
         **({"drawn": drawn} if drawn else {}),
         **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }
+
+
+def _fleet(trial: Trial, stack: Stack) -> dict[str, Any]:
+    """Queues and rules, and from which stage on a pod counts against its queue."""
+    if trial.setup.fleet == Fleet():
+        return {}
+    return {"fleet": to_json(trial.setup.fleet), "quota_from": stack.quota_from}
 
 
 def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:

@@ -16,8 +16,8 @@ from seatrial.scenario.actions.planning import Planning, WrittenPhase
 from seatrial.scenario.actions.submit_workloads import LONGEST_WORKLOAD_NAME, ShapeDemand, Submit, all_taints
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.queue_fields import EACH
-from seatrial.scenario.trace_fields import GPU, GPU_MILLI, GPU_MODEL, trace_options
-from seatrial.traces.options import TraceOptions
+from seatrial.scenario.trace_fields import trace_options
+from seatrial.traces.options import GPU_MODEL, TraceOptions
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load
@@ -180,8 +180,7 @@ def _shape(name: str, asked: Asked, shared: PodShape, modelled: bool) -> PodShap
     """What the trace says of a resource wins over the submit's `requests`."""
     from seatrial.traces.node_lists import model_label
 
-    own = {"cpu": asked.cpu_milli, "memory": asked.memory_bytes, GPU: asked.gpus, GPU_MILLI: asked.gpu_milli}
-    requests: Amounts = {**shared.requests, **{resource: amount for resource, amount in own.items() if amount}}
+    requests: Amounts = {**shared.requests, **asked.requests}
     models = ((GPU_MODEL, tuple(map(model_label, asked.models))),) if asked.models and modelled else ()
     return PodShape(
         requests, shared.selector, (*shared.affinity, *models), shared.tolerations, asked.priority or shared.priority,

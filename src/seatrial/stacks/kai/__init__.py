@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.model.lifecycle import PODS_CREATED, Stage, lifecycle_with
+from seatrial.model.lifecycle import PODS_CREATED, SCHEDULED, Stage, lifecycle_with
 from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
@@ -45,6 +45,7 @@ class Kai(StackBase):
         Setting("kai-binder", "concurrency", 10, "BindRequests handled in parallel (--max-concurrent-reconciles)", least=1),
     )  # fmt: skip
 
+    quota_from = SCHEDULED.name
     honours = ("queues", "cohorts", "fair-sharing", "checkpoint")
 
     def refuses(self, trial: Trial) -> str | None:
