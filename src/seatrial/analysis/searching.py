@@ -18,11 +18,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from seatrial.analysis.search_evidence import Evidence
+from seatrial.analysis.search_evidence import Evidence, bent
 
 UNTRIED = 4  # no stretch longer than a quarter of the range stays without a trial
 CLOSE = 50  # parts of a long range: so close the first repeat is narrowed down before the others are asked
-LEAST = 0.001  # of the limit: smaller figures count as this, since a wait of 0 has no logarithm
+WORST = 2  # repeats that are run first where others have shown which are the worst: they may decide alone
 SPREADS = (4, 8)  # parts of the range that are tried where neither end will do
 
 
@@ -96,6 +96,10 @@ class Search:
     def at(self, position: int) -> float:
         """The position on the scale, ascending."""
         return -self.scale[self.place(position)] if self.largest else self.scale[position]
+
+    def ran(self, position: int) -> int:
+        """How many repeats were run there."""
+        return len(self.evidence.usable(self.place(position)))
 
     def slack(self, position: int, nth: int = 0) -> float | None:
         """Of the n-th repeat (from 0)."""
@@ -191,15 +195,24 @@ def _average(search: Search) -> _Wanted:
         return
     if high is None and low is not None and low < search.last:
         yield from _all_repeats(search, _beyond(search, low, 1))
-    elif high is not None and low is None and high > 0:
-        yield from _all_repeats(search, _beyond(search, high, -1))
+    elif high is not None and (low is None or search.ran(low) == 1) and high - (-1 if low is None else low) > 1:
+        yield from _all_repeats(search, max(_beyond(search, high, -1), 0 if low is None else low + 1))
     elif high is not None and low is not None and high - low > 1:
         yield from _all_repeats(search, _inside(search, low, high))
 
 
 def _all_repeats(search: Search, position: int) -> _Wanted:
-    count = 1 if search.evidence.alike else search.evidence.repeats
-    yield from ((position, nth) for nth in range(count))
+    """The repeats at a position, the worst ones first."""
+    evidence, place = search.evidence, search.place(position)
+    numbers = evidence.numbers(place)[: 1 if evidence.alike else None]
+    missing = [number for number in numbers if evidence.row(place, number) is None]
+    known = evidence.complete(place)
+    if known is not None and len(missing) > WORST:
+        slacks = {number: evidence.slack(known, number) for number in numbers}
+        ranked = sorted(numbers, key=lambda number: (math.inf if (one := slacks[number]) is None else one, number))
+        worst = [number for number in ranked[:WORST] if number in missing]
+        missing = worst or missing
+    yield from ((position, numbers.index(number)) for number in missing)
 
 
 def _beyond(search: Search, position: int, way: int) -> int:
@@ -216,7 +229,8 @@ def _beyond(search: Search, position: int, way: int) -> int:
 
 def _extended(search: Search, position: int, way: int) -> int | None:
     """Where the line through the means at a position and at the one decided before it crosses the limit."""
-    earlier = [p for p in search.decided if (position - p) * way > 0]
+    several = [p for p in search.decided if search.ran(p) > 1]
+    earlier = [p for p in several if (position - p) * way > 0]
     if not earlier:
         return None
     other = max(earlier) if way > 0 else min(earlier)
@@ -229,9 +243,8 @@ def _extended(search: Search, position: int, way: int) -> int | None:
 
 
 def _bent(search: Search, position: int) -> float | None:
-    """The mean slack, so that a figure that grows by a factor per step, as waits do below the answer, makes a straight line."""
     mean = search.evidence.mean_slack(search.place(position))
-    return None if mean is None else -math.log(max(1 - mean, LEAST))
+    return None if mean is None else bent(mean)
 
 
 def _inside(search: Search, low: int, high: int) -> int:
@@ -252,7 +265,7 @@ def _contradictions(search: Search) -> _Wanted:
             yield from ((position, 0) for position in search.between(low, high, 1))
     _, answer = search.bracket
     failing = [position for position, held in search.lead.items() if not held and position > (answer or 0)]
-    if answer is not None and failing:
+    if answer is not None and failing and failing[-1] not in search.decided:
         yield from _all_repeats(search, failing[-1])
 
 
