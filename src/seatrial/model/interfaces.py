@@ -79,6 +79,7 @@ class PresenceSigns:
     crd: str = ""
     deployments: tuple[str, ...] = ()
     served: str = ""
+    rivals: tuple[str, ...] = ()  # Deployments of another stack that owns the same CRD in another version
 
 
 class RealSide(Protocol):
