@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+import yaml
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from seatrial.model.plan import NodeGroup
 from seatrial.scenario.field_types import (
@@ -24,6 +26,7 @@ from seatrial.scenario.pod_delays import DEFAULT_PODS, PodDelays
 from seatrial.traces.problem import TraceProblem
 
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
+YAML = (".yaml", ".yml")
 EXISTING = "existing"  # name of the group of nodes that exist already
 
 
@@ -117,6 +120,34 @@ def node_groups(
             yield place, (fields.group(),)
             continue
         try:
-            yield place, fields.groups(folder)
+            yield place, _in_yaml(fields, folder) if fields.trace.endswith(YAML) else fields.groups(folder)
         except TraceProblem as problem:
             yield place, problem
+
+
+def _in_yaml(fields: NodeTraceFields, folder: Path) -> tuple[NodeGroup, ...]:
+    """The groups of a YAML list, such as `seatrial record nodes` writes."""
+    path = folder / fields.trace
+    for option in ("columns", "head", "sample"):
+        if getattr(fields, option):
+            raise TraceProblem(f"'{option}' is for a list with a row per node", f"remove `{option}`", option)
+    try:
+        written = TypeAdapter(list[NodeGroupFields]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise TraceProblem(f"{path.name}: {(error.strerror or '').lower()}", "name a file that you can read") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise TraceProblem(f"{path.name} is no YAML: {str(error).splitlines()[0]}", "repair it") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        said, at = first.get("ctx", {}), ".".join(map(str, first["loc"]))
+        raise TraceProblem(
+            f"{path.name}: {said.get('what', first['msg'])}{f' ({at})' if at else ''}",
+            said.get("remedy", "write a list of node groups, as `seatrial record nodes` does"),
+        ) from None
+    return tuple(
+        dataclasses.replace(
+            one.group(), capacity={**one.group().capacity, **fields.capacity}, labels={**one.labels, **fields.labels},
+            taints=(*one.taints, *fields.taints), create=fields.pods.create, start=fields.pods.start,
+        )
+        for one in written
+    )  # fmt: skip

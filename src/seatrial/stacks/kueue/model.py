@@ -83,8 +83,17 @@ class KueueModel:
         priority, second = workload.shape.priority, self._kernel.now // SECOND
         claim = self._scheduler.claim(number, priority, workload.queue, requests, second, self._uids.random())
         self._entries[number] = Entry(number, workload, claim, second)
-        self._sim.jobs.add(number, workload, suspended=True)
+        self._create_suspended(number, workload)
         self._job_changed(number)
+
+    def _create_suspended(self, number: int, workload: Workload) -> None:
+        self._sim.jobs.add(number, workload, suspended=True)
+
+    def _unsuspend(self, number: int) -> None:
+        self._sim.jobs.resume(number)
+
+    def _all_ready(self, entry: Entry) -> bool:
+        return self._sim.jobs.ready(entry.number) >= entry.workload.pods
 
     def _job_complete(self, number: int) -> None:
         self._entries[number].complete = True
@@ -158,7 +167,7 @@ class KueueModel:
         if shape is not None:
             self._sim.pod_shapes[entry.number] = shape
         self._events.of(entry)
-        self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
+        self._kernel.at(self._kernel.now + WATCH_LAG, self._unsuspend, entry.number)
         self._job_changed(entry.number)
 
     def _finish(self, entry: Entry) -> Goroutine:
@@ -233,7 +242,7 @@ class KueueModel:
         """jobframework/reconciler.go, generatePodsReadyCondition."""
         if not entry.admitted:
             return START
-        if self._sim.jobs.ready(entry.number) >= entry.workload.pods:
+        if self._all_ready(entry):
             return RUNS
         return RECOVERY if entry.ready in (RUNS, RECOVERY) else START
 
@@ -296,13 +305,17 @@ class KueueModel:
             self._events.of(entry)
             self._job_changed(entry.number)
         if entry.admitted and not active:
-            yield from self._writer.workload()
-            entry.admitted_at, entry.started = -1, False
-            if entry.timed_out:
-                self._publish(entry, self._scheduler.release)
-                self._kernel.at(entry.requeue_at, self._back, entry)
-            else:
-                self._publish(entry, self._scheduler.requeue)
+            yield from self._give_quota_back(entry)
+
+    def _give_quota_back(self, entry: Entry) -> Goroutine:
+        """Nothing of the evicted workload is active any more."""
+        yield from self._writer.workload()
+        entry.admitted_at, entry.started = -1, False
+        if entry.timed_out:
+            self._publish(entry, self._scheduler.release)
+            self._kernel.at(entry.requeue_at, self._back, entry)
+        else:
+            self._publish(entry, self._scheduler.requeue)
 
     def _try_again(self, entry: Entry) -> None:
         """A reconciliation failed."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.model.lifecycle import PODS_CREATED, Stage, lifecycle_with
+from seatrial.model.lifecycle import PODS_CREATED, SCHEDULED, Stage, lifecycle_with
 from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.stacks.base import StackBase, submits
+from seatrial.stacks.yunikorn.queue_rules import otherwise, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -19,6 +20,7 @@ RESERVED = Stage(
     "reserved", "workload", "placeholder pods hold a node for every pod of the gang",
     spent_on="reserving nodes with placeholders", after=PODS_CREATED,
 )  # fmt: skip
+RECLAIMS = "YuniKorn deleted it: another queue took back what it is guaranteed"
 HARD, SOFT = "Hard", "Soft"
 FIFO = "fifo"
 
@@ -31,7 +33,8 @@ class Yunikorn(StackBase):
     stages = lifecycle_with(RESERVED)
     needs = "YuniKorn v1.8: its scheduler under the name `yunikorn`"
     verified = "the rules of v1.8.0, with file and line in the code"
-    honours = ("checkpoint",)
+    quota_from = SCHEDULED.name
+    honours = ("queues", "cohorts", "fair-sharing", "checkpoint")
     settings = (
         Setting("yunikorn", "qps", 1000, "client requests per second (kubernetes.qps)"),
         Setting("yunikorn", "burst", 1000, "client burst (kubernetes.burst)"),
@@ -41,6 +44,8 @@ class Yunikorn(StackBase):
                 "(gangSchedulingStyle)", choices=(SOFT, HARD), kind="text", per_trial=True),
         Setting("yunikorn", "placeholder-timeout", 15 * MINUTE, "how long placeholders may hold nodes "
                 "(placeholderTimeoutInSeconds)", kind="duration", per_trial=True),
+        Setting("yunikorn", "preemption-delay", 30 * SECOND, "how long a pod waits before its queue takes back what it is "
+                "guaranteed (preemption.delay)", kind="duration"),
         Setting("yunikorn", "application-sort", FIFO, "order of a queue's applications (application.sort.policy)",
                 choices=(FIFO, "fair"), kind="text"),
         Setting("yunikorn", "node-sort", "fair", "order in which nodes are tried: emptiest or fullest first (nodesortpolicy)",
@@ -51,7 +56,11 @@ class Yunikorn(StackBase):
         timeout = int(trial.setup.settings.get("yunikorn", {}).get("placeholder-timeout", SECOND))
         if timeout < SECOND or timeout % SECOND:
             return "yunikorn has its placeholder-timeout in whole seconds, 1s at least"
-        return super().refuses(trial) or (_no_gangs(trial) if any(submit.gang for submit in submits(trial)) else None)
+        gangs = any(submit.gang for submit in submits(trial))
+        return super().refuses(trial) or (_no_gangs(trial) if gangs else None) or unfit(trial)
+
+    def findings(self, trial: Trial) -> Sequence[str]:
+        return tuple(otherwise(trial))
 
     def releases(self, settings: Settings) -> Sequence[int]:
         return (int(settings["yunikorn"]["placeholder-timeout"]),)

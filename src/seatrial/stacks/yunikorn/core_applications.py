@@ -31,15 +31,15 @@ class Ask:
     """A pod that waits, or has a node in the core's books."""
 
     __slots__ = (
-        "app", "checked", "created", "heir", "node", "placeholder", "pod", "preempted", "released", "reserved", "told",
-        "triggered",
+        "app", "checked", "created", "heir", "node", "originates", "placeholder", "pod", "preempted", "released", "reserved",
+        "told", "triggered",
     )  # fmt: skip
 
     def __init__(self, app: CoreApplication, pod: int, created: int, placeholder: bool) -> None:
         self.app, self.pod, self.placeholder = app, pod, placeholder
         self.created = created // SECOND * SECOND
         self.node = self.reserved = -1
-        self.released = self.preempted = self.triggered = self.told = False
+        self.released = self.preempted = self.triggered = self.told = self.originates = False
         self.heir: Ask | None = None  # of a placeholder: the pod that gets its node
         self.checked = NEVER_CHECKED  # when preemption was last tried for it
 

@@ -45,9 +45,10 @@ class CoreBooks:
         leaf.applications[app] = None
         return app
 
-    def ask(self, app: CoreApplication, pod: int, created: int, placeholder: bool) -> None:
+    def ask(self, app: CoreApplication, pod: int, created: int, placeholder: bool, originates: bool) -> None:
         """The pod waits for a node (AddAllocationAsk)."""
         ask = self.asks[pod] = Ask(app, pod, created, placeholder)
+        ask.originates = originates
         app.submitted = min(app.submitted, ask.created)
         app.counted += placeholder
         app.pending[ask] = None

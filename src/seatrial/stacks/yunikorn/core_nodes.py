@@ -49,6 +49,11 @@ class CoreNodes:
         """Whether this node takes the pod now, whoever it is reserved for."""
         return self._nodes.takes(node, shape)
 
+    def rank(self, node: int) -> int:
+        """Its place by name."""
+        self._catch_up()
+        return int(self._rank[node])
+
     def choose(self, shape: PodShape) -> int:
         """The first node that takes the pod and is not reserved, or −1."""
         self._catch_up()

@@ -9,6 +9,7 @@ conditions, one after another, with a GET and a PUT each (scheduler.go:158, cont
 
 from __future__ import annotations
 
+from seatrial.model.fleet import NEVER, RECLAIMED
 from seatrial.model.plan import Workload
 from seatrial.model.settings import Settings
 from seatrial.model.units import SECOND
@@ -18,11 +19,12 @@ from seatrial.sim.periodic_sessions import PeriodicSessions
 from seatrial.sim.placed_pods import PlacedPods
 from seatrial.sim.pods import ASSUMED, BOUND, PENDING, RUNNING
 from seatrial.sim.world import PodOwners, Sim
-from seatrial.stacks.yunikorn import RESERVED
+from seatrial.stacks.yunikorn import RECLAIMS, RESERVED
 from seatrial.stacks.yunikorn.core_applications import Ask, CoreApplication, fits, queue_tree
 from seatrial.stacks.yunikorn.core_books import CoreBooks
 from seatrial.stacks.yunikorn.core_cycles import CoreLoop
 from seatrial.stacks.yunikorn.core_nodes import CoreNodes
+from seatrial.stacks.yunikorn.core_preemption import CorePreemption
 from seatrial.stacks.yunikorn.shim_tasks import (
     RESERVING,
     RESUMING,
@@ -63,6 +65,10 @@ class YunikornModel:
         self._nodes = nodes
         loop = CoreLoop(sim.kernel, random, self._root, nodes, self._allocated, self._delete)
         self._loop = self._books.loop = loop
+        if sim.fleet.queues and sim.fleet.preemption.reclaim != NEVER:
+            delay = int(own["preemption-delay"])
+            preemption = CorePreemption(sim.kernel, sim.nodes, nodes, self._root, delay, self._evict)
+            loop.preempt, loop.preempts_from = preemption.attempt, preemption.tries_from
         self._placed = PlacedPods(sim, self._client, self._pod_created, self._pod_ended)
         self._inspections = PeriodicSessions(sim.kernel, INSPECTION, lambda: processes.start(self._inspect()))
         sim.when_nodes_change.append(self._nodes_changed)
@@ -95,7 +101,7 @@ class YunikornModel:
         number = self._pods.job[pod]
         app = self._apps.get(number)
         if app is None:
-            app = self._apps[number] = ShimApplication(number, self._sim.workloads[number])
+            app = self._apps[number] = ShimApplication(number, self._sim.workloads[number], pod)
         app.fresh.append(pod)
         if app.state not in (RESERVING, RESUMING):
             self._looks.wake(app)
@@ -110,7 +116,7 @@ class YunikornModel:
         if self._pods.state[pod] != PENDING or app.core is None:
             return
         self._publish(2 if app.workload.gang and not placeholder else 1)
-        self._books.ask(app.core, pod, self._created[pod], placeholder)
+        self._books.ask(app.core, pod, self._created[pod], placeholder, pod == app.first)
         self._inspections.stir()
 
     # what the core decides
@@ -140,6 +146,16 @@ class YunikornModel:
     def _deleted(self, pod: int) -> None:
         if self._pods.state[pod] in (PENDING, ASSUMED, BOUND, RUNNING):
             self._sim.delete_pod(pod)
+
+    def _evict(self, victim: Ask, by: Ask) -> None:
+        self._dispatcher.put(self._evicted, (victim, by.app.number), requests=1)
+
+    def _evicted(self, what: tuple[Ask, int]) -> None:
+        victim, by = what
+        state = self._pods.state[victim.pod]
+        if not victim.placeholder and BOUND <= state <= RUNNING:
+            self._sim.places.preempted(victim.app.number, by, RECLAIMED, RECLAIMS)
+        self._deleted(victim.pod)
 
     # gangs
 

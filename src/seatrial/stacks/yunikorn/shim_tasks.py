@@ -33,8 +33,9 @@ WATCH_LAG = 1 * MILLISECOND  # from a write to the informer's handler: chosen, a
 class ShimApplication:
     """A workload, as the shim has it."""
 
-    def __init__(self, number: int, workload: Workload) -> None:
+    def __init__(self, number: int, workload: Workload, first: int) -> None:
         self.number, self.workload, self.state = number, workload, NEW
+        self.first = first  # its first pod: the originator
         self.core: CoreApplication | None = None
         self.fresh: list[int] = []  # pods that the core has not heard of
         self.fresh_placeholders: list[int] = []
