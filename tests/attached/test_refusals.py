@@ -212,7 +212,9 @@ def test_stacks_that_own_one_crd_are_refused_before_the_cluster_is_asked(tmp_pat
     both = ("appwrapper", "mcad")
     trials = [Trial(n, "s", "kubeconfig", Setup(name, name, ()), {}, 1, 1, ()) for n, name in enumerate(both)]
     nowhere = Target(context="mine", kubeconfig=str(tmp_path / "none"))
-    with pytest.raises(SetupProblem, match=r"appwrapper and mcad cannot be on one cluster: both own the CRD appwrappers\."):
+    with pytest.raises(
+        SetupProblem, match=r"appwrapper and mcad cannot be on one cluster: both own the CRD appwrappers\."
+    ):
         prepare(nowhere, trials, {name: stacks.find(name) for name in both})
 
 

@@ -60,7 +60,9 @@ def test_a_queue_takes_its_quota_back_a_priority_preempts_and_whoever_was_evicte
     times = pl.read_csv(tmp_path / "out" / "times.csv", infer_schema_length=None)
     assert times["bind_requested_s"].null_count() == 0
     assert (times["bind_requested_s"] > times["created_s"]).all()
-    assert (times["scheduled_s"] >= times["bind_requested_s"] - 0.05).all()  # two watches may differ by some milliseconds
+    assert (
+        times["scheduled_s"] >= times["bind_requested_s"] - 0.05
+    ).all()  # two watches may differ by some milliseconds
 
 
 @pytest.mark.parametrize("name", [SCHEDULER_NAME, BINDER_NAME])
