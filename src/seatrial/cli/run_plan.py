@@ -202,8 +202,9 @@ def _limit(text: str) -> int:
     return limit
 
 
-def prepared(plan: RunPlan) -> tuple[list[Trial], list[str]]:
-    """Trials with a checked cluster and built programs; a message for each stack that cannot be built."""
+def prepared(plan: RunPlan, elsewhere: bool = False) -> tuple[list[Trial], list[str]]:
+    """Trials with a checked cluster and built programs; a message for each stack that cannot be built. `elsewhere`: control planes
+    start on other machines, which build their programs themselves."""
     on, place = plan.trials[0].on, plan.trials[0].target
     if on == "kubeconfig":
         from seatrial import stacks
@@ -212,7 +213,7 @@ def prepared(plan: RunPlan) -> tuple[list[Trial], list[str]]:
         # Preflight checks of an attached cluster come before anything is created, there or here.
         place = prepare(place, plan.trials, {one.setup.stack: stacks.find(one.setup.stack) for one in plan.trials})
         return [dataclasses.replace(trial, target=place) for trial in plan.trials], []
-    return _built(place, plan.trials) if on == "local" else (plan.trials, [])
+    return _built(place, plan.trials) if on == "local" and not elsewhere else (plan.trials, [])
 
 
 def _kept_nodes(on: str, cluster: str) -> tuple[NodeGroup, ...]:

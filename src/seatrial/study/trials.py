@@ -55,9 +55,11 @@ class Outcome:
     set_up: bool = True  # false: it did not begin, because something could not be built or started
 
 
-def run_trial(trial: Trial, directory: Path, progress: ReportProgress, alone: bool = True) -> Outcome:
+def run_trial(
+    trial: Trial, directory: Path, progress: ReportProgress, alone: bool = True, machine: str = ""
+) -> Outcome:
     """Runs a trial into its directory, which is marked `running` from the first moment. A trial that cannot be set up raises if it
-    is alone; otherwise it is `failed`, and others may still run."""
+    is alone; otherwise it is `failed`, and others may still run. `machine`: where, if not on the caller's."""
     directory.mkdir(parents=True)
     started = time.time()
     stack = stacks.find(trial.setup.stack)
@@ -99,6 +101,7 @@ def run_trial(trial: Trial, directory: Path, progress: ReportProgress, alone: bo
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
         "wall_s": round(time.time() - started, 3),
         **({} if set_up else {"set_up": False}),  # `--resume` runs it again
+        **({"machine": machine} if machine else {}),
     }
     outcome = _judged(trial, TrialRecord(directory, record), record, observed)
     write_json(directory / TRIAL, record)
