@@ -77,7 +77,9 @@ GROUPS = {
     "label": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {v: 1.10}}", "s.yaml:2:74: '1.1' is not a label's text (put it in quotes)"),
     "span": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, pods: {start: 3s..1s}}", "s.yaml:2:76: '3s..1s' ends before it begins (write 1s..3s)"),
     "kubelet with delays": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, pods: {start: 3s}}", "s.yaml:2:77: 'pods' sets the delays of fake nodes; a kubelet has its own (remove `pods`"),
-    "kubelet of text": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: yes}", "s.yaml:2:71: 'yes' is neither true nor false (write true or false)"),
+    "runtime of a fake node": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, runtime: {start: 3s}}", "s.yaml:2:62: 'runtime' says what played containers take (remove it, or add `kubelet: true`"),
+    "image without bandwidth": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, runtime: {image: 1G}}", "s.yaml:2:87: 'image' goes with 'bandwidth'"),
+    "kubelet of text": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: yes}", "s.yaml:2:71: 'yes' is no kind of kubelet (write true (its containers are played), containers (real ones) or false (a fake node))"),
     "two of a name": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}}, {name: a, count: 1, capacity: {cpu: 1, memory: 1}}", "s.yaml:2:70: two node groups are called 'a' (give each a different name)"),
 }  # fmt: skip
 

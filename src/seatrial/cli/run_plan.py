@@ -257,7 +257,8 @@ def _built(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[st
     if place.cluster:
         return list(trials), []
     binaries = Path(place.binaries) if place.binaries else None
-    ensure_binaries(programs.CONTROL_PLANE, binaries)
+    kubelets = any(group.kubelet for trial in trials for group in trial.node_groups())
+    ensure_binaries([*programs.CONTROL_PLANE, *([programs.KUBELETS] if kubelets else ())], binaries)
     unbuilt: dict[str, SetupProblem] = {}
     for name in dict.fromkeys(trial.setup.stack for trial in trials):
         try:

@@ -92,7 +92,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "on existing nodes: an image with `sleep`, which runs as long as a pod should",
         kind="text",
     ),
-    # The simulator's kubelet; docs/simulator.md says how the figures were found.
+    # The simulator's kubelet, and the played containers of real ones; docs/simulator.md says how the figures were found.
     Setting(
         "kubelet",
         "start-latency",
