@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from seatrial.clusters.programs.binaries import ensure_binaries
-from seatrial.stacks.kai.real import BINDER, BINDER_NAME, SCHEDULER, SCHEDULER_NAME
+from seatrial.stacks.kai.kai_kinds import SCHEDULER_NAME
+from seatrial.stacks.kai.real import BINDER, BINDER_NAME, SCHEDULER
 from tests.runs.conftest import Start, component_pid
 from tests.waiting import eventually
 
