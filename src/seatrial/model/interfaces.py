@@ -82,6 +82,7 @@ class PresenceSigns:
     crd: str = ""
     deployments: tuple[str, ...] = ()
     served: str = ""
+    rivals: tuple[str, ...] = ()  # Deployments of another stack that owns the same CRD in another version
 
 
 class RealSide(Protocol):
@@ -154,6 +155,9 @@ class Stack(Protocol):
 
     def releases(self, settings: Settings) -> Sequence[int]:
         """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
+
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        """Those of them that can free anything in this trial."""
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
         """The most that its queue admits at the same time on nodes of this total capacity; None: no limit."""

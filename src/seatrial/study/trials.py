@@ -82,7 +82,7 @@ def run_trial(
         mark_running()
 
     try:
-        ending, set_up = _run(cluster, trial, ledger, progress, begun, stack.releases(trial.setup.settings)), True
+        ending, set_up = _run(cluster, trial, ledger, progress, begun, stack.releases_of(trial)), True
     except BaseException as problem:
         record["target"] = cluster.target()
         mark_running()
