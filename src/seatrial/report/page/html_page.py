@@ -17,6 +17,7 @@ from seatrial.record.layout import REPORT
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
+from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
@@ -32,6 +33,7 @@ SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     summary,
     totals,
     teams,
+    replays,
     waterfall,
     steps,
     timeline,
