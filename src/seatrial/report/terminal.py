@@ -15,6 +15,7 @@ from seatrial.record.trial_record import CUT_OFF, DAMAGED, REAL, UNVERIFIED, VER
 from seatrial.report.answer_figures import answers, with_answers
 from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, grouped
+from seatrial.report.replay_lines import print_replays
 from seatrial.report.request_tables import print_load
 from seatrial.report.search_lines import print_answers
 from seatrial.report.summary_details import print_findings, print_sizes, since_first
@@ -55,6 +56,7 @@ def summary_table(study: Study, console: Console) -> None:
     print_findings(console, study, rows)
     print_load(console, study)
     print_teams(console, study)
+    print_replays(console, study)
     print_sizes(console, size_table(study), plus_minus)
 
 

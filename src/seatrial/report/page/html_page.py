@@ -17,6 +17,7 @@ from seatrial.record.layout import REPORT
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
+from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.search_section import search
 from seatrial.report.page.steps import steps
@@ -34,6 +35,7 @@ SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     summary,
     totals,
     teams,
+    replays,
     waterfall,
     steps,
     timeline,
