@@ -53,7 +53,7 @@ def answer_lines(searches: Searches, case: Case, answer: SearchAnswer) -> list[s
 
 
 def _sentence(question: Question, answer: SearchAnswer) -> str:
-    name, asked, written = question.name, question.asked, question.vary.partition("=")[2].strip()
+    name, asked, written = question.name, question.asked, question.vary[-1].partition("=")[2].strip()
     kind = "largest" if answer.largest else "smallest"
     if answer.state == NOWHERE:
         return f"{asked} holds for no {name} of {written} that was tried"

@@ -79,8 +79,8 @@ class Comparison:
         return float(value) if isinstance(value, int | float) else None
 
     def least_mean(self, rows: Sequence[Mapping[str, Value]], repeats: int) -> bool | None:
-        """Whether `figure <= number` may hold for the mean of so many repeats, of which these are known: no figure is below 0. None for
-        other comparisons."""
+        """Whether `figure <= number` may hold for the mean of so many repeats, of which these are known: no figure is below 0.
+        None for other comparisons."""
         name = self.left.id if isinstance(self.left, ast.Name) else ""
         limit = self.limit_of(name) if split(name)[0] in NAMED else None
         values = [row.get(name) for row in rows]
