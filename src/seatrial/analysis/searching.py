@@ -236,9 +236,11 @@ def _beyond(search: Search, position: int, way: int) -> int:
             if same is None or zero is None
             else search.nearest(search.at(position) + search.at(zero) - search.at(same))
         )
+    tried = sum(search.ran(p) > 1 for p in search.decided)
     if expected is None:
-        expected = position + way * 2 ** (sum(search.ran(p) > 1 for p in search.decided) - 1)
-    return min(max(expected, position + 1), search.last) if way > 0 else max(min(expected, position - 1), 0)
+        expected = position + way * 2 ** (tried - 1)
+    least = position + way * 2 ** max(tried - 2, 0)  # figures often fall ever more slowly: steps must grow
+    return min(max(expected, least), search.last) if way > 0 else max(min(expected, least), 0)
 
 
 def _extended(search: Search, position: int, way: int) -> int | None:
