@@ -94,6 +94,8 @@ SETUPS = {
     "setting": ("{stack: mcad, nodes: one, settings: {kube-scheduler: {qqps: 1}}}", "s.yaml:6:60: unknown setting 'qqps' of kube-scheduler (did you mean 'qps'?)"),
     "number": ("{stack: mcad, nodes: one, settings: {kube-scheduler: {qps: -1}}}", "s.yaml:6:65: '-1' is not a number of 0 or more (client requests per second"),
     "choice": ("{stack: mcad, nodes: one, settings: {mcad: {version: '1.30'}}}", "s.yaml:6:59: mcad has no version '1.30' (did you mean '1.40'?)"),
+    "one of a list": ("{stack: mcad, nodes: one, settings: {mcad: {actions: 'enqueue; alocate'}}}", "s.yaml:6:59: mcad.actions has no 'alocate' (did you mean 'allocate'?)"),
+    "none of a list": ("{stack: mcad, nodes: one, settings: {mcad: {actions: ''}}}", "s.yaml:6:59: mcad.actions has no '' (known: enqueue, allocate)"),
     "text without quotes": ("{stack: mcad, nodes: one, settings: {mcad: {version: 1.32}}}", "s.yaml:6:59: '1.32' is not text (put it in quotes)"),
     "flag": ("{stack: mcad, nodes: one, settings: {mcad: {preempt: 1}}}", "s.yaml:6:59: '1' is neither true nor false (write true or false)"),
     "duration": ("{stack: kueue, nodes: one, settings: {kueue: {backoff: 10}}}", "s.yaml:6:61: '10' is not a duration (write it like 10s"),
