@@ -59,6 +59,7 @@ def figures(place: Path, nodes: int) -> dict[str, float]:
     rested = cpu.filter(pl.col("at_ns") <= 20_000_000_000)
     spent = rested["value"][-1] - rested["value"][0]
     idle = spent / (rested["at_ns"][-1] - rested["at_ns"][0]) * 1e9 if rested.height > 1 else float("nan")
+    most = max(memory["value"].to_list()) / 1e6
     sums = metrics.filter(pl.col("metric") == "process_resident_bytes").group_by("source").agg(pl.col("value").max())
     return {
         "nodes": nodes,
@@ -67,9 +68,9 @@ def figures(place: Path, nodes: int) -> dict[str, float]:
         "s of the whole command's trial": trial["run"]["wall_s"],
         "millicores per node at rest": 1000 * idle / nodes,
         "cpu s per pod while they run": (cpu["value"][-1] - rested["value"][-1]) / (5 * nodes),
-        "MB of the kubelets": memory["value"].max() / 1e6,  # type: ignore[operator]
-        "MB per node": memory["value"].max() / 1e6 / nodes,  # type: ignore[operator]
-        "MB of everything": sums["value"].sum() / 1e6,
+        "MB of the kubelets": most,
+        "MB per node": most / nodes,
+        "MB of everything": sum(sums["value"].to_list()) / 1e6,
     }
 
 
