@@ -136,6 +136,9 @@ class Workload:
     queue: str = ""
     class_name: str = ""
     checkpoint: int = 0
+    trace_wait: int = (
+        -1
+    )  # of a replayed trace: how long it waited in the recorded system, at the speed of the replay, ns
 
 
 @dataclass(frozen=True, slots=True)
