@@ -239,7 +239,7 @@ def _beyond(search: Search, position: int, way: int) -> int:
     tried = sum(search.ran(p) > 1 for p in search.decided)
     if expected is None:
         expected = position + way * 2 ** (tried - 1)
-    least = position + way * 2 ** max(tried - 2, 0)  # figures often fall ever more slowly: steps must grow
+    least: int = position + way * 2 ** max(tried - 2, 0)  # figures often fall ever more slowly: steps must grow
     return min(max(expected, least), search.last) if way > 0 else max(min(expected, least), 0)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.find_question import AT_ONCE, BUDGET, REPEATS, Asked, check_conditions
+from seatrial.cli.find_question import AT_ONCE, BUDGET, REPEATS, AskedOptions, check_conditions
 from seatrial.cli.output import error_console, progress_console
 from seatrial.cli.ray_option import executor_on, refuse_useless
 from seatrial.cli.run import default_out, leave_at_once
@@ -113,7 +113,7 @@ def find(
     if smallest and largest:
         raise UsageProblem("--smallest and --largest cannot be combined", "give only one")
     direction = True if largest else False if smallest else None
-    asked = Asked(vary, so_that, price, direction, repeat, budget, at_once)
+    asked = AskedOptions(vary, so_that, price, direction, repeat, budget, at_once)
     question = asked.question() if resume is None else asked.continued(resume)
     where = Where(on, cluster, binaries, context, kubeconfig, [])
     chosen = TrialOptions(listed(setup), listed(stack), sets, 1, seed, question.vary, limit)

@@ -20,7 +20,7 @@ MOST_VARIABLES = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOptions:
     """The options that make the question; None where one is not given."""
 
     vary: Sequence[str]
