@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -57,3 +60,90 @@ def test_nothing_of_the_kubelets_is_left(ran: Path) -> None:
     assert not processes_of(ran / "state")
     assert not list((ran / "state").rglob("kubelets*"))
     assert str(ran) not in Path("/proc/self/mounts").read_text()
+
+
+FAULTS = """
+name: faults
+nodes:
+  - {name: failing, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: failing}, runtime: {start: 100ms}}
+  - {name: full, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: full}, runtime: {start: 100ms}}
+  - {name: gone, count: 2, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: gone}, runtime: {start: 100ms}}
+  - {name: slow, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: slow}, runtime: {start: 100ms}}
+stacks: [default]
+settings: {kube-controller-manager: {--node-monitor-grace-period: 15s}}
+steps:
+  - - nodes: {trouble: failing, fail-every: 2}
+    - nodes: {trouble: full, disk: full}
+    - nodes: {trouble: slow, slow: 1s}
+  - - submit: {name: failing, count: 4, duration: 1s, requests: {cpu: 100m}, selector: {kind: failing}}
+    - submit: {name: gone, count: 2, duration: 4s, requests: {cpu: 3}, selector: {kind: gone}}
+    - submit: {name: slow, count: 1, duration: 1s, requests: {cpu: 100m}, selector: {kind: slow}}
+  - pause: 2s
+  - nodes: {stop: gone, count: 1}
+  - pause: 28s
+  - nodes: {start: gone, count: 1}
+  - wait: {for: completed, timeout: 90s}
+expect: ["completed == submitted"]
+"""
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One trial with every fault at once, each on nodes of its own."""
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "faults.yaml").write_text(FAULTS)
+    done = command_in(folder, *COMMAND)(
+        "run", "faults.yaml", "--on", "local", "-o", "out", XDG_STATE_HOME=str(folder / "state")
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "out"
+
+
+def _validity(out: Path) -> dict[str, Any]:
+    trial = json.loads(next((out / "trials").glob("*/trial.json")).read_text())
+    found: dict[str, Any] = trial["validity"]
+    return found
+
+
+def _said(out: Path, node: str, condition: str) -> list[str]:
+    changes = _validity(out)["node_conditions"]
+    return [one["status"] for one in changes if (one["node"], one["condition"]) == (node, condition)]
+
+
+def test_a_start_that_failed_is_counted_and_tried_again(faults: Path) -> None:
+    counts = _validity(faults)["runtime"]
+    assert counts["start_failed"] >= 2
+    assert counts["started"] == 7
+
+
+def test_a_stopped_kubelet_makes_its_node_not_ready_and_reports_what_ended_meanwhile_when_it_is_back(
+    faults: Path,
+) -> None:
+    assert _said(faults, "gone-0", "Ready") == ["Unknown", "True"]
+    assert _said(faults, "gone-1", "Ready") == []
+    pods = pl.read_csv(faults / "pods.csv").filter(pl.col("workload").str.starts_with("gone"))
+    ended = dict(pods.select("node", "finished_s").iter_rows())
+    assert ended["gone-1"] < 20 and ended["gone-0"] > 28
+
+
+def test_a_full_disk_shows_as_disk_pressure(faults: Path) -> None:
+    assert _said(faults, "full-0", "DiskPressure") == ["True"]
+
+
+def test_a_slow_runtime_shows_in_the_time_to_start_and_in_the_kubelets_own_measurements(faults: Path) -> None:
+    pods = pl.read_csv(faults / "pods.csv")
+    slow = pods.filter(pl.col("node") == "slow-0")["time_to_start_s"].item()
+    usual = pods.filter(pl.col("node") == "gone-1")["time_to_start_s"].item()
+    assert slow > usual + 3, "sandbox, container and start take a second longer each"
+    metrics = pl.read_parquet(next((faults / "trials").glob("*/metrics.parquet")))
+    mine = metrics.filter(pl.col("source") == "kubelets")
+    assert {"kubelet_pleg_relist_duration_seconds_count", "kubelet_pod_start_sli_duration_seconds_count",
+            "kubelet_runtime_operations_errors_total", "kubelet_pod_status_sync_duration_seconds_count",
+            "kubelet_pod_worker_duration_seconds_count"} <= set(mine["metric"])  # fmt: skip
+
+
+def test_the_stages_of_the_runtime_are_in_the_study_in_their_order(faults: Path) -> None:
+    times = pl.read_csv(faults / "times.csv")
+    order = ["scheduled_s", "sandbox_s", "pulled_s", "container_created_s", "running_s"]
+    for earlier, later in pairwise(order):
+        assert (times[later] - times[earlier]).min() > -0.1, (earlier, later)  # type: ignore[operator]

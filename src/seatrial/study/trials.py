@@ -33,7 +33,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import StepsResult, run_steps
 from seatrial.study.interruption import interruption
-from seatrial.study.trial_document import description
+from seatrial.study.trial_document import description, stages_of
 
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
@@ -69,7 +69,7 @@ def run_trial(
         write_json(directory / TRIAL, {**record, "outcome": RUNNING})
 
     mark_running()
-    ledger = Ledger(stack.stages, Segment(directory))
+    ledger = Ledger(stages_of(trial, stack), Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
     record |= {"target": cluster.target(), "sources": cluster.sources()}

@@ -20,6 +20,7 @@ from seatrial.clusters.kwok import fake_nodes
 from seatrial.clusters.live.node_pool import NOT_READY_TAINT, FakeNodes
 from seatrial.clusters.live.session import Session
 from seatrial.clusters.local.components import KUBELETS_FILE, KUBELETS_SOCKET
+from seatrial.clusters.local.node_conditions import NodeConditions
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.supervision.directories import write_private
 from seatrial.kube.resources import NODES
@@ -46,6 +47,7 @@ class KubeletNodes:
         self._session, self._plane = session, plane
         self._fake = FakeNodes(session)
         self._entries: dict[str, Entry] = {}
+        self._watched = False
 
     async def make(self, group: NodeGroup, first: int, there: int) -> list[str]:
         if not group.kubelet:
@@ -56,6 +58,9 @@ class KubeletNodes:
         for name in names:
             self._entries[name] = _entry(name, group, labels, runtime)
         await self._apply()
+        if not self._watched:
+            self._watched = True
+            self._session.spawn(NodeConditions(self._session).watch())
         return names
 
     async def ready(self, names: set[str]) -> bool:

@@ -19,9 +19,9 @@ from seatrial.clusters.live.node_pool import FakeNodes, NodePool
 from seatrial.clusters.live.playing import bind_claims
 from seatrial.clusters.live.request_load import SCRAPE_EVERY_S, RequestLoad, apiserver_scraper, impersonation
 from seatrial.clusters.live.session import Session
-from seatrial.clusters.local import kept_planes, kubelet_nodes
+from seatrial.clusters.local import kept_planes, kubelet_nodes, runtime_times
 from seatrial.clusters.local.audit_trail import AuditTrail
-from seatrial.clusters.local.components import PlaneOptions, for_fake_nodes
+from seatrial.clusters.local.components import RUNTIME_LOG, PlaneOptions, for_fake_nodes
 from seatrial.clusters.local.kubelet_nodes import KubeletNodes
 from seatrial.clusters.local.load_setup import LoadSetup, logins
 from seatrial.clusters.local.plane import LocalControlPlane
@@ -133,6 +133,9 @@ class FreshPlane:
             if self._plane.audit_log and session.observer.epoch:
                 phases = self._requests.phases
                 await asyncio.to_thread(self._audit.read, self._plane.audit_log, phases.log if phases else None)
+            if self._plane.has_kubelets and session.observer.epoch:
+                log = self._plane.layout.directory / RUNTIME_LOG
+                await asyncio.to_thread(runtime_times.add, log, session)
         except (OSError, SeatrialError) as error:
             session.mishaps.append(f"the audit log could not be read: {error}")
         finally:

@@ -20,6 +20,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
 	probetest "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 	kubeletutil "k8s.io/kubernetes/pkg/kubelet/util"
 	"k8s.io/kubernetes/pkg/util/oom"
@@ -114,6 +115,7 @@ func (n *Node) configuration() (*kubeletconfig.KubeletConfiguration, *flagsOf, e
 		return nil, nil, err
 	}
 	_, isolated := n.spec.Capacity["ephemeral-storage"]
+	config.EvictionHard = eviction.DefaultEvictionHard
 	config.EnableServer = false
 	config.Port, config.ReadOnlyPort = 0, 0
 	config.MakeIPTablesUtilChains = false
