@@ -4,10 +4,10 @@
     python benchmarks/traces.py --keep DIR PATH…
 
 No trace comes with seatrial: docs/traces.md says where these are. A file is known by its content. Fleets: OpenB's own nodes; for
-SWF as many processors as its header says (`MaxProcs`), a node each up to 1,000, nodes of 16 beyond; for Philly nodes of 8 GPUs, 1.3
-times the mean demand, in two queues that borrow from each other. Jobs of SWF run as gangs behind Kueue where the system had at most
-1,000 processors, else as they come. A line per trace. Ends with status 1 if a trial did not complete, is not valid, or took longer
-than asked for: 30 s up to 50,000 jobs, 3 minutes beyond.
+SWF as many processors as its header says (`MaxProcs`), a node each up to 1,000, nodes of 16 beyond; for Philly nodes of 8 GPUs, as
+many GPUs as it wants at its peak, in two queues that borrow from each other. Jobs of SWF run as gangs behind Kueue where the system
+had at most 1,000 processors, else as they come. A line per trace. Ends with status 1 if a trial did not complete, is not valid, or
+took longer than asked for: 30 s up to 50,000 jobs, 3 minutes beyond.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from seatrial.traces.reading import Trace, read
 LIMITS_S = ((50_000, 30.0), (1_000_000, 180.0))  # jobs, seconds
 LARGEST_OF_SINGLE = 1000  # processors: beyond, nodes have several
 PER_NODE = 16
-ROOM = 1.3  # times the mean demand
 WAIT = "  - wait: {for: completed, timeout: 3000d}\n"
 
 
@@ -101,8 +100,8 @@ steps:
 
 def _philly(trace: Trace) -> str:
     """The virtual cluster with most jobs is a queue, all the others are the second."""
-    demand = inspect(trace, arrivals(trace.path, TraceOptions())).demands[0].mean
-    count = math.ceil(demand * ROOM / 8)
+    demand = inspect(trace, arrivals(trace.path, TraceOptions())).demands[0].peak
+    count = math.ceil(demand / 8)
     largest = trace.jobs["queue"].value_counts(sort=True)["queue"][0]
     quota = "{cpu: 100000, memory: 100000Ti, nvidia.com/gpu: %d}"
     return f"""name: philly
