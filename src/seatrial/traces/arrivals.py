@@ -65,7 +65,7 @@ class Arrivals:
     asked: tuple[Asked, ...]
     queues: tuple[str, ...]
     classes: tuple[str, ...]
-    jobs: pl.DataFrame  # line, job, user, submit_ns: to compare with the trace
+    jobs: pl.DataFrame  # line, job, user, queue, submit_ns: to compare with the trace
     speed: float
     notes: tuple[str, ...]
 
@@ -113,7 +113,7 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
         asked,
         queues,
         classes,
-        jobs.select("line", "job", "user", "submit_ns"),
+        jobs.select("line", "job", "user", "queue", "submit_ns"),
         speed,
         tuple(notes),
     )
