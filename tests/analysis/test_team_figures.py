@@ -344,3 +344,14 @@ def test_comparisons_ask_by_queue_and_name_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="these studies have no queue 'bleu'") as problem:
         compare([study], figures=["wait_p99_s(queue=bleu)"])
     assert "did you mean 'blue'?" in problem.value.remedy
+
+
+@pytest.mark.parametrize(("since", "share"), [("pods_created", 1.0), ("scheduled", 0.5)])
+def test_a_schedulers_queue_counts_pods_that_have_a_node_and_a_resource_quota_those_that_exist(
+    tmp_path: Path, since: str, share: float
+) -> None:
+    waits = {"pods_created": 0.0, "scheduled": 10.0 * S, "running": 10.0 * S, "finished": 20.0 * S}
+    job = Job({"submitted": 0, "completed": 20 * S}, [waits] * 4, queue="red", name="r0")
+    also = fleet(queue("red", 4)) | {"quota_from": since}
+    trial = write_trial(tmp_path / "t", Made([job], stages=PLAIN, stack="volcano", end_ms=20 * S, also=also))
+    assert asked(trial, "share(queue=red)") == [pytest.approx(share)]

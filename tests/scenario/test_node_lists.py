@@ -12,7 +12,7 @@ from seatrial.scenario.actions.replay_trace import ReplayedTrace
 from seatrial.scenario.document import from_text, node_list
 from seatrial.scenario.expansion import expand
 from seatrial.scenario.findings import findings_of
-from seatrial.scenario.trace_fields import GPU_MODEL
+from seatrial.traces.options import GPU_MODEL
 from tests.scenario.support import STACKS
 from tests.traces import samples
 

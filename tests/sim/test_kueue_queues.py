@@ -131,11 +131,13 @@ def test_quota_is_free_only_once_the_pods_of_the_evicted_are_gone(tmp_path: Path
     assert min(first(ran, "red")) > lost[0] > ran.evictions["at_ns"][0] / 1e9
 
 
-def test_an_eviction_costs_thirteen_requests_and_an_event_for_each_cycle_until_the_victims_are_gone(
+def test_an_eviction_costs_thirteen_requests_two_per_try_to_restore_the_job_and_an_event_for_each_cycle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A PATCH and two events; the Job suspended in three writes, with an event; the admission cleared; and the second time around
-    the admission with two events, and the Job started with an event. Events about one object end at 25."""
+    the admission with two events, and the Job started with an event. Until the Job controller has written that no pod is active,
+    the server refuses to restore the Job (422): seven tries in the second that its conflict takes. Events about one object end at
+    25."""
     sent: list[int] = []
     slot = ApiClient.slot
 
@@ -156,7 +158,7 @@ def test_an_eviction_costs_thirteen_requests_and_an_event_for_each_cycle_until_t
         sent.clear()
         run(shared(*steps, queues=(queue("red", 4, ""),), rules=rule), tmp_path / str(number))
         counts.append(len(sent))
-    assert 13 <= counts[0] - counts[1] <= 13 + 25
+    assert 13 + 2 * 7 <= counts[0] - counts[1] <= 13 + 2 * 7 + 4 + 25
 
 
 def test_pods_go_to_the_nodes_of_their_flavor_and_the_first_flavor_comes_first(tmp_path: Path) -> None:

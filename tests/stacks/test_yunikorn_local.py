@@ -76,3 +76,45 @@ def test_a_killed_scheduler_is_started_again_and_the_run_completes(start: Start,
     assert process.returncode == 0, words
     [trial] = (tmp_path / "out" / "trials").glob("*/trial.json")
     assert any(NAME in death for death in json.loads(trial.read_text())["validity"]["deaths"])
+
+
+TEAMS = """
+name: teams
+nodes:
+  - {name: fake, count: 4, capacity: {cpu: 4, memory: 32Gi}, taints: ["kwok.x-k8s.io/node=fake:NoSchedule"],
+     pods: {create: 200ms, start: 300ms}}
+queues:
+  red: {cohort: fleet, quota: {cpu: 8}}
+  blue: {cohort: fleet, quota: {cpu: 8}}
+  lone: {quota: {cpu: 0.2}}
+preemption: {reclaim: any}
+stacks: [yunikorn]
+settings: {yunikorn: {preemption-delay: 4s, interval: 500ms}}
+steps:
+  - submit: {name: red, queue: red, count: 8, duration: 60s, requests: {cpu: 2}}
+  - wait: {for: running, of: [red], timeout: 60s}
+  - - submit: {name: blue, queue: blue, count: 4, duration: 2s, requests: {cpu: 2}}
+    - submit: {name: lone, queue: lone, count: 4, duration: 2s, requests: {cpu: 100m}}
+  - wait: {for: completed, of: [blue], timeout: 60s}
+  - wait: {for: completed, timeout: 200s}
+expect: ["completed == 16", "evicted > 0", "evicted <= 4"]
+"""
+
+
+def test_a_queue_takes_back_what_it_is_guaranteed_and_no_queue_has_more_than_its_maximum(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "teams.yaml").write_text(TEAMS)
+    process = start("run", "teams.yaml", "--on", "local", "-o", "out")
+    _, words = process.communicate(timeout=280)
+    assert process.returncode == 0, words
+    times = pl.read_csv(tmp_path / "out" / "times.csv")
+    blue, red = (times.filter(pl.col("phase") == phase) for phase in ("blue", "red"))
+    assert blue["completed_s"].max() < red["completed_s"].max(), "blue did not wait for red"  # type: ignore[operator]
+    evictions = pl.read_parquet(tmp_path / "out" / "trials" / "001-yunikorn-r1" / "evictions.parquet")
+    assert set(evictions.filter(pl.col("event") == "evicted")["reason"]) == {"reclaimed"}
+    lone = pl.read_csv(tmp_path / "out" / "pods.csv").filter(pl.col("workload").str.starts_with("lone"))
+    together = max(
+        ((lone["bound_s"] <= at) & (lone["finished_s"] > at)).sum() for at in lone["bound_s"].to_list()
+    )  # fmt: skip
+    assert together <= 2, "its maximum is its quota"

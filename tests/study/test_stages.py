@@ -75,7 +75,9 @@ def test_where_some_set_ups_lack_the_stage_they_are_named_with_its_place() -> No
 
 
 def test_where_no_set_up_has_the_stage_the_stacks_that_do_are_named() -> None:
-    with pytest.raises(UsageProblem, match=r"set-up 'default' does not have \(stacks that have it: kueue\)"):
+    with pytest.raises(
+        UsageProblem, match=r"set-up 'default' does not have \(stacks that have it: appwrapper-kueue, kueue\)"
+    ):
         check(_trials("[default]", "quota_reserved"))
 
 

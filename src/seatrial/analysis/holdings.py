@@ -26,7 +26,6 @@ from seatrial.model.lifecycle import (
     FAILED,
     FINISHED,
     LOST,
-    PODS_CREATED,
     RELEASED,
     RUNNING,
     SCHEDULED,
@@ -182,7 +181,7 @@ def resource_seconds(microseconds: Mapping[str, int], phases: Mapping[str, Mappi
 
 def held_spans(seen: Lifecycle) -> Spans:
     """When workloads hold quota."""
-    return _admissions(seen) if has_admissions(seen) else _created(seen)
+    return _admissions(seen) if has_admissions(seen) else _counted(seen)
 
 
 def wanted_spans(seen: Lifecycle) -> Spans:
@@ -244,12 +243,14 @@ def _without_finished_pods(seen: Lifecycle, spans: Spans) -> Spans:
     )
 
 
-def _created(seen: Lifecycle) -> Spans:
-    if PODS_CREATED.name not in seen.pods.columns:
+def _counted(seen: Lifecycle) -> Spans:
+    """A ResourceQuota counts pods that exist; the queue of a scheduler those that have a node."""
+    stage = seen.trial.quota_from
+    if stage not in seen.pods.columns:
         nothing = np.zeros(0, dtype=np.int64)
         return Spans(nothing, nothing, nothing, nothing)
-    pods = _with_ends(seen).filter(pl.col(PODS_CREATED.name).is_not_null())
-    since, gone = pods[PODS_CREATED.name].to_numpy(), pods["gone"].to_numpy()
+    pods = _with_ends(seen).filter(pl.col(stage).is_not_null())
+    since, gone = pods[stage].to_numpy(), pods["gone"].to_numpy()
     rows = pods["row"].to_numpy().astype(np.int64)
     return Spans(rows, since, np.maximum(gone, since), np.ones(len(rows), dtype=np.int64))
 

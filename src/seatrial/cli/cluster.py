@@ -101,16 +101,15 @@ def _shown(cluster: KeptCluster) -> str:
 
 def _groups(file: Path) -> tuple[NodeGroup, ...]:
     """The fake nodes of a scenario's first set-up that has some; or the groups of a plain list."""
-    from seatrial import stacks
-    from seatrial.scenario.document import node_list, read
-    from seatrial.scenario.expansion import expand
+    from seatrial.cli.node_files import groups_in
 
-    known = {stack: stacks.find(stack).settings for stack in stacks.names()}
-    trials = expand(node_list(file) or read(file), on="sim", stacks=known, stages=stacks.stages(), repeat=1)
-    for trial in trials:
-        if not any(group.kubelet or group.existing for group in trial.setup.nodes):
-            return trial.setup.nodes
-    raise UsageProblem(f"{file} has no fake nodes", "name a scenario, or a YAML list of node groups (docs/scenario.md)")
+    for groups in groups_in(file):
+        if not any(group.kubelet or group.existing for group in groups):
+            return groups
+    raise UsageProblem(
+        f"{file} has no fake nodes",
+        "name a scenario, a YAML list of node groups, or a CSV with a row per node (docs/scenario.md)",
+    )
 
 
 def _make_nodes(cluster: KeptCluster, groups: Sequence[NodeGroup]) -> None:
@@ -314,6 +313,6 @@ def build(
     from seatrial.clusters.programs.binaries import ensure_binaries
 
     own = [program for name in stacks.names() for program in stacks.find(name).real.programs()]
-    wanted = [*programs.CONTROL_PLANE, *own, *(programs.PEERS if peers else ())]
+    wanted = [*programs.CONTROL_PLANE, programs.KUBELETS, *own, *(programs.PEERS if peers else ())]
     for name, path in ensure_binaries(wanted).items():
         print(f"{name}: {path}")

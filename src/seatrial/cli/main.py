@@ -14,6 +14,7 @@ from seatrial.cli import (
     compare,
     doctor,
     export,
+    find,
     init,
     listing,
     plot,
@@ -27,6 +28,7 @@ from seatrial.cli import (
 from seatrial.cli.cluster import cluster_app
 from seatrial.cli.output import QUIET, VERBOSE, set_volume, with_volume
 from seatrial.cli.record import record_app
+from seatrial.cli.traces import traces_app
 from seatrial.model.errors import SeatrialError
 
 app = typer.Typer(
@@ -60,6 +62,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "init": init.init,
     "validate": validate.validate,
     "run": run.run,
+    "find": find.find,
     "report": report.report,
     "compare": compare.compare,
     "export": export.export,
@@ -78,6 +81,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name)(with_volume(_command))
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(record_app, name="record")
+app.add_typer(traces_app, name="traces")
 
 
 def main() -> None:

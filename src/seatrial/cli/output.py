@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,20 @@ def print_wrapped(line: str, indent: int) -> None:
             line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
         )
     typer.echo(line.rstrip())
+
+
+@contextlib.contextmanager
+def nearest_named() -> Iterator[None]:
+    """A problem of a trace with a name that is not there suggests the nearest."""
+    from seatrial.scenario.nearest import remedy_for
+    from seatrial.traces.problem import TraceProblem
+
+    try:
+        yield
+    except TraceProblem as problem:
+        if problem.known:
+            raise UsageProblem(problem.message, remedy_for(problem.name, problem.known)) from None
+        raise
 
 
 def check_file(option: str, path: Path | None) -> None:

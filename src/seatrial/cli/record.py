@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.cli.output import error_console, progress_console, with_volume
+from seatrial.cli.output import check_file, error_console, progress_console, with_volume
 from seatrial.model import diagnostics
 from seatrial.model.errors import UsageProblem
 
@@ -83,6 +83,40 @@ def record(
             "interrupted before the time was over; the same command continues", soft_wrap=True, markup=False
         )
         raise typer.Exit(130)
+
+
+@record_app.command(epilog="Example: seatrial record nodes --context prod -o nodes.yaml")
+@with_volume
+def nodes(
+    cluster: str | None = _CLUSTER,
+    context: str | None = _CONTEXT,
+    kubeconfig: Path | None = _KUBECONFIG,
+    selector: str = typer.Option("", "-l", "--selector", metavar="SELECTOR", help="Only nodes with these labels."),
+    out: Path | None = typer.Option(
+        None, "-o", "--out", metavar="FILE", help="A file that ends in .yaml or .csv.", show_default=False
+    ),
+    anonymise: bool = typer.Option(
+        False, help="Replace labels, taints and their values by hashes, except Kubernetes' and GPU makers' own."
+    ),
+) -> None:
+    """Write the nodes of a cluster as a file that a scenario reads: capacity, labels and taints, a group per kind of node.
+
+    Lists nodes once, and changes nothing.
+    """
+    from seatrial.study.node_recording import record_nodes
+
+    if out is None:
+        raise UsageProblem("no place for the nodes", "name it with -o nodes.yaml")
+    check_file("-o", out)
+    found = record_nodes(_access(cluster, context, kubeconfig), out, selector, anonymise)
+    words = progress_console()
+    kinds = len(found.groups)
+    words.print(
+        f"{found.count:,} node{'s' * (found.count != 1)} of {kinds:,} kind{'s' * (kinds != 1)}", highlight=False
+    )
+    for note in found.notes:
+        words.print(note, soft_wrap=True, markup=False)
+    typer.echo(out)
 
 
 def _duration(text: str) -> int | None:

@@ -12,6 +12,7 @@ import typer
 
 from seatrial.cli import gate_options
 from seatrial.cli.output import error_console, progress_console
+from seatrial.cli.ray_option import executor_on, refuse_useless
 from seatrial.cli.run_plan import TrialOptions, Where, listed, planned, prepared
 from seatrial.model.errors import UsageProblem
 
@@ -43,6 +44,12 @@ def run(
     ),
     jobs: int | None = typer.Option(
         None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
+    ),
+    ray: str = typer.Option(
+        "",
+        "--ray",
+        metavar="ADDRESS",
+        help="Trials on the machines of a Ray: HOST:PORT, ray://HOST:PORT, auto or local.",
     ),
     limit: str = typer.Option("", "--limit", metavar="TIME", help="End a trial that takes longer, as timed out: 10m."),
     cluster: str = typer.Option(
@@ -89,10 +96,11 @@ def run(
     where = Where(on, cluster, binaries, context, kubeconfig, listed(profile) or [])
     chosen = TrialOptions(listed(setup), listed(stack), sets, repeat, seed, vary, limit)
     plan = planned(scenario, where, chosen, resume)
+    refuse_useless(ray, plan.trials)
     notes = progress_console()
     for line in plan.notes:
         notes.print(line, soft_wrap=True, markup=False)
-    target = resume or out or _default_out(plan.source.name)
+    target = resume or out or default_out(plan.source.name)
     if dry_run:
         from seatrial.cli.dry_run import print_plan
 
@@ -100,17 +108,17 @@ def run(
         return
     if resume is None:
         refuse_occupied(target, force)
-    trials, unbuilt = prepared(plan)
+    trials, unbuilt = prepared(plan, elsewhere=bool(ray))
     words = error_console()
     for line in unbuilt:
         words.print(line, soft_wrap=True, markup=False)
     interruption.listen()
     result = None
     try:
-        with Progress(len(trials), notes) as progress:
+        with executor_on(ray, trials, jobs, notes) as executor, Progress(len(trials), notes) as progress:
             result = run_study(
                 plan.source.name, plan.document, trials, plan.asked, target, progress,
-                force=force, jobs=jobs, baseline=base, gated=bool(junit or summary), resume=resume is not None,
+                force=force, jobs=jobs, executor=executor, baseline=base, gated=bool(junit or summary), resume=resume is not None,
                 keeping=progress.keep, reporting=progress.say,
             )  # fmt: skip
     finally:
@@ -129,16 +137,17 @@ def run(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report -o {target}", soft_wrap=True
         )
         words.print(f"To continue: seatrial run --resume {target}", soft_wrap=True)
-        _leave_at_once(result.exit_status)
+        leave_at_once(result.exit_status)
     raise typer.Exit(3 if unbuilt else result.exit_status)
 
 
-def _leave_at_once(status: int) -> NoReturn:
+def leave_at_once(status: int) -> NoReturn:
     """Exits without freeing memory: a million simulated objects would take half a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def _default_out(name: str) -> Path:
+def default_out(name: str) -> Path:
+    """A directory named after the scenario and the time."""
     return Path("out") / f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"

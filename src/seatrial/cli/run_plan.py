@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,12 @@ class _Expansion:
             vary=ranges,
         )  # fmt: skip
 
+    def of(self, source: Scenario) -> _Expansion:
+        """The same options for another scenario."""
+        other = copy.copy(self)
+        other.source = source
+        return other
+
     def asked(self) -> dict[str, Any]:
         """The options, for study.json."""
         asked = {
@@ -170,6 +177,22 @@ def _not_with(ranges: Sequence[ValueRange], problem: ScenarioProblem) -> UsagePr
     first = problem.mistakes[0]
     paths = " ".join(f"--vary {one.path}" for one in ranges)
     return UsageProblem(f"{paths}: {first.what}", first.remedy)
+
+
+def check_condition(plan: RunPlan, text: str, ranges: Sequence[ValueRange]) -> None:
+    """Raises if a condition (of `find --so-that`) is none, or names something that the scenario does not have."""
+    source = plan.source.source
+    asking = dataclasses.replace(
+        plan.source, source=dataclasses.replace(source, data={**source.data, "expect": [text]})
+    )
+    assert isinstance(plan.expanded, _Expansion)
+    try:
+        plan.expanded.of(asking)(ranges)
+    except (ScenarioProblem, UsageProblem) as problem:
+        first = problem.mistakes[0] if isinstance(problem, ScenarioProblem) else None
+        what, remedy = (first.what, first.remedy) if first else (problem.message, problem.remedy)
+        what = what.partition(": ")[2] if what.startswith("--vary") else what
+        raise UsageProblem(f"--so-that '{cut(text)}': {what}", remedy) from None
 
 
 def _idle(trials: Sequence[Trial], ranges: Sequence[ValueRange]) -> list[str]:
@@ -202,8 +225,9 @@ def _limit(text: str) -> int:
     return limit
 
 
-def prepared(plan: RunPlan) -> tuple[list[Trial], list[str]]:
-    """Trials with a checked cluster and built programs; a message for each stack that cannot be built."""
+def prepared(plan: RunPlan, elsewhere: bool = False) -> tuple[list[Trial], list[str]]:
+    """Trials with a checked cluster and built programs; a message for each stack that cannot be built. `elsewhere`: control planes
+    start on other machines, which build their programs themselves."""
     on, place = plan.trials[0].on, plan.trials[0].target
     if on == "kubeconfig":
         from seatrial import stacks
@@ -212,7 +236,7 @@ def prepared(plan: RunPlan) -> tuple[list[Trial], list[str]]:
         # Preflight checks of an attached cluster come before anything is created, there or here.
         place = prepare(place, plan.trials, {one.setup.stack: stacks.find(one.setup.stack) for one in plan.trials})
         return [dataclasses.replace(trial, target=place) for trial in plan.trials], []
-    return _built(place, plan.trials) if on == "local" else (plan.trials, [])
+    return _built(place, plan.trials) if on == "local" and not elsewhere else (plan.trials, [])
 
 
 def _kept_nodes(on: str, cluster: str) -> tuple[NodeGroup, ...]:
@@ -256,7 +280,8 @@ def _built(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[st
     if place.cluster:
         return list(trials), []
     binaries = Path(place.binaries) if place.binaries else None
-    ensure_binaries(programs.CONTROL_PLANE, binaries)
+    kubelets = any(group.kubelet for trial in trials for group in trial.node_groups())
+    ensure_binaries([*programs.CONTROL_PLANE, *([programs.KUBELETS] if kubelets else ())], binaries)
     unbuilt: dict[str, SetupProblem] = {}
     for name in dict.fromkeys(trial.setup.stack for trial in trials):
         try:

@@ -306,6 +306,9 @@ def _still_running(situation: Situation) -> Diagnosis | None:
             room = situation.room[situation.grid.shape(first.shape)]
             pods = f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each)"
             parts.append(f"{who} needs room for {pods}, and there is room for {room} now.")
+    if keepers := [workload for workload in waiting if workload.nodes]:
+        kept = some(len(situation.places(keepers)), "node")
+        parts.append(f"Meanwhile {doing(situation.names(keepers), 'holds', 'hold')} {kept}.")
     if never:
         one = never[0]
         parts.append(f"{one.name} can never run: {situation.too_large[one.number]}.")

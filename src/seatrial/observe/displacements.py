@@ -42,6 +42,8 @@ class Displacements:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        # The condition that says why a pod is taken, where a stack's scheduler writes another one than kube-scheduler.
+        self.why: Callable[[Pod], Condition | None] = disruption
         # Reason and preemptor, where a stack's scheduler writes more into the condition than kube-scheduler does.
         self.read: Callable[[Condition], tuple[str, str] | None] = lambda _: None
         self._scheduled = ledger.number["scheduled"]

@@ -182,7 +182,7 @@ class Observer:
             del self.pods[name]
 
     def _displaced(self, gone: Pod, owner: int, stamp: int) -> None:
-        why, meta = disruption(gone), gone.metadata
+        why, meta = self.displacements.why(gone), gone.metadata
         if why is not None and self.displacements.begins(owner):
             reason, by = self.displacements.told(why, gone)
             self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)

@@ -16,7 +16,7 @@ from seatrial import __version__
 from seatrial.model.doubts import KINDS, RATES, TIMES, Doubt, touched
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.fleet import Fleet
-from seatrial.model.lifecycle import Stage
+from seatrial.model.lifecycle import PODS_CREATED, Stage
 from seatrial.record.inventory import damage
 from seatrial.record.layout import FORMAT, TRIAL
 
@@ -177,6 +177,11 @@ class TrialRecord:
     def fleet(self) -> Fleet:
         """Queues, cohorts and rules of preemption of its set-up; without queues where the scenario has none."""
         return msgspec.convert(self.document.get("fleet") or {}, Fleet)
+
+    @property
+    def quota_from(self) -> str:
+        """The stage from which a pod counts against its queue, where no queue admits workloads."""
+        return str(self.document.get("quota_from") or PODS_CREATED.name)
 
     @property
     def resolution_ns(self) -> int:

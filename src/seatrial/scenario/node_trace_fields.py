@@ -11,8 +11,8 @@ from seatrial.model.plan import NodeGroup
 from seatrial.scenario.field_types import AmountMap, Count, LabelText, ObjectName, TaintText, Text, choice
 from seatrial.scenario.fields import Fields
 from seatrial.scenario.pod_delays import DEFAULT_PODS, PodDelays
-from seatrial.scenario.trace_fields import GPU, GPU_MILLI, GPU_MODEL, ColumnMap, ShareOfJobs
-from seatrial.traces.options import IN_MILLI
+from seatrial.scenario.trace_fields import ColumnMap, ShareOfJobs
+from seatrial.traces.options import GPU, GPU_MILLI, GPU_MODEL, IN_MILLI
 
 if TYPE_CHECKING:
     from seatrial.traces.node_lists import NodeKind

@@ -17,8 +17,6 @@ from seatrial.traces.options import BY, EACH, FRACTIONS, OTHERS, ROUND_UP, NameM
 
 FORMAT_NAMES = ("seatrial", "sktrace", "swf", "sacct", "openb", "philly", "table")
 LARGEST_FACTOR = 1e6
-GPU, GPU_MILLI = "nvidia.com/gpu", "nvidia.com/gpu-milli"
-GPU_MODEL = "nvidia.com/gpu.product"  # the label that NVIDIA's feature discovery sets
 # What a trace says of every workload, or what only a made-up load has.
 NOT_WITH_A_TRACE = (
     "count", "pods", "sizes", "each", "order", "duration", "declares", "rate", "arrival", "burst", "every", "parallel", "delay",

@@ -11,7 +11,7 @@ A create that the server refuses (403, a quota) ends the batches; the sync fails
 controller that there is room again.
 
 A Job created suspended costs a PUT and an event more, and an event when it is resumed. A Job that is suspended again loses its
-pods: a DELETE and an event each, then a PUT.
+pods: a PATCH that removes the finalizer, a DELETE and an event each (deleteJobPods), then a PUT.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class JobController:
             return
         pending = [job, len(pods)]
         for pod in pods:
-            self._api.call(self._client, WRITE, self._pod_deleted, (pod, pending))
+            self._api.call_in_turn(self._client, WRITE, 2, self._pod_deleted, (pod, pending))
 
     def _pod_deleted(self, call: tuple[int, list[int]]) -> None:
         pod, pending = call

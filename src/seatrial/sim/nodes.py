@@ -110,6 +110,11 @@ class Nodes:
         """Grows with every change of a node: what it has free, whether it takes pods, who is nominated to it."""
         return self._forgotten + len(self._journal)
 
+    def changed_since(self, change: int) -> Collection[int]:
+        """The nodes that changed since `changes` was so much; all of them if that is long ago."""
+        begin = change - self._forgotten
+        return range(len(self.groups)) if begin < 0 else set(self._journal[begin:])
+
     def close(self, node: int) -> None:
         """No further pod goes there: the node is not ready, or about to be removed."""
         self._closed.add(node)
@@ -273,6 +278,13 @@ class Nodes:
         view = self._view(shape)
         self._catch_up(view)
         return len(view.feasible)
+
+    def fitting(self, shape: PodShape) -> np.ndarray:
+        """Per node, whether it could take one more pod of this shape now."""
+        view = self._view(shape)
+        self._catch_up(view)
+        fits: np.ndarray = view.scores >= 0
+        return fits
 
     def _view(self, shape: PodShape) -> _View:
         view = self._views.get(id(shape))

@@ -37,6 +37,7 @@ class StateView:
         self._kernel, self._ledger, self._nodes, self._pods = kernel, ledger, nodes, pods
         self._workloads, self._over, self._job_pods = workloads, over, job_pods
         self._said, self._ends_at, self._removed = said, ends_at, removed
+        self.stand_ins: dict[int, dict[int, None]] = {}  # workload → pods of the stack's that hold nodes for its own
         self._states: dict[int, tuple[Any, WorkloadState]] = {}  # what was said of them last, and what that depends on
 
     def forget(self, number: int) -> None:
@@ -54,7 +55,7 @@ class StateView:
         time where 400 gangs contend."""
         states = np.frombuffer(self._pods.state, dtype=np.uint8)
         on_nodes = ((states >= pod_state.ASSUMED) & (states <= pod_state.RUNNING)).nonzero()[0].tolist()
-        jobs = dict.fromkeys(map(self._pods.job.__getitem__, on_nodes))
+        jobs = dict.fromkeys((*map(self._pods.job.__getitem__, on_nodes), *self.stand_ins))
         return self._over.count(0), [self._workload_state(job) for job in jobs if job >= 0]
 
     def _node_state(self, node: int) -> NodeState:
@@ -73,20 +74,21 @@ class StateView:
         workload, pods, said = self._workloads[number], self._job_pods.get(number, ()), self._said.get(number, "")
         states = bytes(map(self._pods.state.__getitem__, pods))
         stage = self._ledger.stage_of(number)
-        seen = (states, stage, said, number in self._ledger.evicted)
+        seen = (states, stage, said, number in self._ledger.evicted, number in self.stand_ins)
         known = self._states.get(number)
         if known is not None and known[0] == seen:
             return known[1]
         standing = [
             pod for pod, state in zip(pods, states, strict=True) if pod_state.ASSUMED <= state <= pod_state.RUNNING
         ]
+        stand_ins = [pod for pod in self.stand_ins.get(number, ()) if self._pods.node[pod] >= 0]
         running, admitted = states.count(pod_state.RUNNING), self._ledger.number.get(ADMITTED.name)
         made = WorkloadState(
             number, workload.name, workload.phase, workload.pods, workload.gang, workload.shape, workload.declares,
             workload.duration, stage, 0,
             admitted is None or (self._ledger.has_reached(number, admitted) and number not in self._ledger.evicted),
-            tuple(self._pods.node[pod] for pod in standing),
-            states.count(pod_state.ASSUMED),
+            tuple(self._pods.node[pod] for pod in (*standing, *stand_ins)),
+            states.count(pod_state.ASSUMED) + len(stand_ins),
             running,
             states.count(pod_state.PENDING),
             states.count(pod_state.FINISHED),
@@ -94,6 +96,6 @@ class StateView:
             self._ends_at.get(number, 0) if running else 0,
             workload.queue,
         )  # fmt: skip
-        if not standing:
+        if not standing and not stand_ins:
             self._states[number] = (seen, made)
         return made

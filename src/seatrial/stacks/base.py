@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seatrial.model.interfaces import RealSide, Stack
-from seatrial.model.lifecycle import PLAIN, Stage
+from seatrial.model.lifecycle import PLAIN, PODS_CREATED, Stage
 from seatrial.model.plan import Amounts, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 
@@ -58,6 +58,7 @@ class StackBase(Stack):
     needs = "nothing"
     runs_on: Sequence[str] = ("sim", "local", "kubeconfig")
     verified = ""
+    quota_from = PODS_CREATED.name  # as a ResourceQuota counts
     model_verified = False
     honours: Sequence[str] = ()  # of PARTS
 
@@ -79,6 +80,9 @@ class StackBase(Stack):
 
     def releases(self, settings: Settings) -> Sequence[int]:  # noqa: ARG002
         return ()
+
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        return self.releases(trial.setup.settings)
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:  # noqa: ARG002
         return None

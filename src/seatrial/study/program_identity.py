@@ -8,20 +8,16 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
-from functools import cache
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
-import seatrial
 from seatrial import __version__
 from seatrial.model.distributions import Empirical
 from seatrial.model.plan import Trial
+from seatrial.model.source_code import code
 from seatrial.scenario.actions.submit_workloads import Submit
 
-# Packages after a trial: they read its directory, and what they write is made again at the end of every run.
-AFTERWARDS = ("cli", "report")
-READ = (".py", ".yaml", ".mod", ".json")
 LIBRARIES = ("numpy", "polars")
 
 
@@ -37,18 +33,6 @@ def identity(trials: Sequence[Trial]) -> dict[str, Any]:
         **_foreign(trials),
         **_files(trials),
     }
-
-
-@cache
-def code() -> str:
-    """A digest of our sources."""
-    package = Path(seatrial.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*")):
-        inside = path.relative_to(package)
-        if path.suffix in READ and inside.parts[0] not in AFTERWARDS:
-            digest.update(f"{inside}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _foreign(trials: Sequence[Trial]) -> dict[str, str]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.analysis.gates import FAILS, Verdict, judge, unfinished
+from seatrial.analysis.gates import Verdict, judge, unfinished
+from seatrial.analysis.repeat_judging import FAILS
 from seatrial.analysis.studies import Study
 from seatrial.model.plan import Trial
 from seatrial.study import resuming, study_directory
-from seatrial.study.executors import Listener, run_all
+from seatrial.study.executors import Executor, Listener, executor_for
 from seatrial.study.interruption import interruption
 from seatrial.study.program_identity import identity
 from seatrial.study.trials import Outcome
@@ -55,6 +56,7 @@ def run_study(
     *,
     force: bool = False,
     jobs: int | None = None,
+    executor: Executor | None = None,
     baseline: Study | None = None,
     gated: bool = False,
     resume: bool = False,
@@ -62,7 +64,7 @@ def run_study(
     reporting: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Runs the trials into `out`, where observations stay however the run ends. With `resume` only those that are left, after
-    `keeping` was told how many are not run again."""
+    `keeping` was told how many are not run again. Without an `executor`, on this machine with one that suits the trials."""
     opened = study_directory.resumed_study(out) if resume else study_directory.new_study(out, force)
     with study_directory.disk_problems(out), opened:
         study = study_directory.study_document(name, document, trials, asked)
@@ -81,7 +83,9 @@ def run_study(
             resuming.clear(out, left)
         study_directory.write_study(out, {**study, "run": {**run, "state": "running"}})
         result = StudyResult()
-        result.outcomes.extend(run_all(left, out, listener, jobs, alone=len(trials) == 1))
+        if left:
+            chosen = executor or executor_for(left, jobs, alone=len(trials) == 1)
+            result.outcomes.extend(chosen.run(left, out, listener))
         result.interrupted = interruption.wanted
         state = "interrupted" if result.interrupted else "complete"
         wall = {"wall_s": round(time.time() - started, 3), "state": state}

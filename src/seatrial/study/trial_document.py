@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seatrial.model.distributions import Distribution
 from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Stack
+from seatrial.model.lifecycle import Stage, with_kubelets
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.stacks import model_verified
+
+
+def stages_of(trial: Trial, stack: Stack) -> Sequence[Stage]:
+    """The lifecycle of the trial: the stack's, and what the runtimes of its kubelets tell."""
+    told = trial.on == "local" and any(group.kubelet and not group.containers for group in trial.node_groups())
+    return with_kubelets(stack.stages) if told else stack.stages
 
 
 def description(trial: Trial, stack: Stack) -> dict[str, Any]:
@@ -32,14 +40,14 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "settings": to_json(trial.setup.settings),
         "client": to_json(trial.setup.client),
         "components": list(trial.setup.components),
-        "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stack.stages],
+        "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stages_of(trial, stack)],
         "phases": {submit.name: _phase(submit, trial) for submit in trial.phases(Submit)},
         "groups": {
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()
         },
         "quota": _quota(trial, stack),
         **({"limit_ns": trial.limit} if trial.limit else {}),
-        **({"fleet": to_json(trial.setup.fleet)} if trial.setup.fleet != Fleet() else {}),
+        **_fleet(trial, stack),
         "nodes": [],
         "sources": [],
         "detail": "",
@@ -91,6 +99,13 @@ def _phase(submit: Submit, trial: Trial) -> dict[str, Any]:
         **({"drawn": drawn} if drawn else {}),
         **({"checkpoint_ns": submit.checkpoint} if submit.checkpoint else {}),
     }
+
+
+def _fleet(trial: Trial, stack: Stack) -> dict[str, Any]:
+    """Queues and rules, and from which stage on a pod counts against its queue."""
+    if trial.setup.fleet == Fleet():
+        return {}
+    return {"fleet": to_json(trial.setup.fleet), "quota_from": stack.quota_from}
 
 
 def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:

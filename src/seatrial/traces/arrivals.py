@@ -19,7 +19,7 @@ import polars as pl
 from seatrial.model.load import Times
 from seatrial.model.randomness import arrays as generator_of
 from seatrial.model.randomness import stream_seed
-from seatrial.traces.options import EACH, IN_MILLI, OTHERS, NameMap, TraceOptions
+from seatrial.traces.options import EACH, GPU, GPU_MILLI, IN_MILLI, OTHERS, NameMap, TraceOptions
 from seatrial.traces.problem import TraceProblem
 from seatrial.traces.reading import Trace, counted, fingerprint, read
 from seatrial.traces.selecting import GRAIN, Selection, select
@@ -41,6 +41,12 @@ class Asked(NamedTuple):
     models: tuple[str, ...]
     priority: int
     gang: bool
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """By the names that Kubernetes has for resources."""
+        own = {"cpu": self.cpu_milli, "memory": self.memory_bytes, GPU: self.gpus, GPU_MILLI: self.gpu_milli}
+        return {resource: amount for resource, amount in own.items() if amount}
 
 
 @dataclass(frozen=True)

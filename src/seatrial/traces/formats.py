@@ -13,7 +13,7 @@ from seatrial.traces import mapped_tables, own_format, simkube, slurm, swf
 from seatrial.traces.mapped_tables import Columns
 from seatrial.traces.problem import TraceProblem
 
-COLUMNS_HINT = "say which column is what: columns: {submit: …, duration: …}"
+COLUMNS_HINT = "say which column is what: columns: {submit: …, duration: …} (`inspect`: --column submit=…)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 ROUND_UP, IN_MILLI, DROP = "up", "milli", "drop"
 FRACTIONS = (ROUND_UP, IN_MILLI, DROP)
 BY = ("queue", "partition", "user", "group", "class")
+GPU, GPU_MILLI = "nvidia.com/gpu", "nvidia.com/gpu-milli"
+GPU_MODEL = "nvidia.com/gpu.product"  # the label that NVIDIA's feature discovery sets
 OTHERS = "*"  # key of a mapping: every value that it does not name
 EACH = "each"  # the users, groups and so on that a mapping does not name, spread evenly over the queues
 

@@ -16,8 +16,8 @@ from seatrial.scenario.actions.planning import Planning, WrittenPhase
 from seatrial.scenario.actions.submit_workloads import LONGEST_WORKLOAD_NAME, ShapeDemand, Submit, all_taints
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.queue_fields import EACH
-from seatrial.scenario.trace_fields import GPU, GPU_MILLI, GPU_MODEL, trace_options
-from seatrial.traces.options import TraceOptions
+from seatrial.scenario.trace_fields import trace_options
+from seatrial.traces.options import GPU_MODEL, TraceOptions
 
 if TYPE_CHECKING:
     from seatrial.model.load import Load
@@ -86,12 +86,15 @@ class ReplayedTrace(Submit):
 
     def load(self, *seeds: int) -> Load:  # noqa: ARG002
         """All its workloads and their due times. A file that has changed since the plan is refused."""
+        import numpy as np
+
         from seatrial.model.load import Load
         from seatrial.traces.arrivals import arrivals
 
         of = arrivals(Path(self.path), self.options, self.fingerprint)
         pods, durations, shapes = of.pods.tolist(), of.durations.tolist(), of.shape.tolist()
         queues, classes = of.queue.tolist(), of.class_of.tolist()
+        waits = np.where(of.waits >= 0, of.waits / of.speed, -1).astype(np.int64).tolist()
 
         def item(index: int) -> Workload:
             number = shapes[index]
@@ -100,7 +103,7 @@ class ReplayedTrace(Submit):
                 self.gangs[number], None, self.overlay,
                 queue=of.queues[queues[index]] if queues[index] >= 0 else "",
                 class_name=self.class_name or (of.classes[classes[index]] if classes[index] >= 0 else ""),
-                checkpoint=self.checkpoint,
+                checkpoint=self.checkpoint, trace_wait=waits[index],
             )  # fmt: skip
 
         return Load(self.name, of.count, self.pace, of.due, item)
@@ -180,8 +183,7 @@ def _shape(name: str, asked: Asked, shared: PodShape, modelled: bool) -> PodShap
     """What the trace says of a resource wins over the submit's `requests`."""
     from seatrial.traces.node_lists import model_label
 
-    own = {"cpu": asked.cpu_milli, "memory": asked.memory_bytes, GPU: asked.gpus, GPU_MILLI: asked.gpu_milli}
-    requests: Amounts = {**shared.requests, **{resource: amount for resource, amount in own.items() if amount}}
+    requests: Amounts = {**shared.requests, **asked.requests}
     models = ((GPU_MODEL, tuple(map(model_label, asked.models))),) if asked.models and modelled else ()
     return PodShape(
         requests, shared.selector, (*shared.affinity, *models), shared.tolerations, asked.priority or shared.priority,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED, lifecycle_with
-from seatrial.model.plan import Trial
+from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Settings
 from seatrial.stacks.appwrapper import PODS_READY, RESOURCES_DEPLOYED, SUCCEEDED, bad_graces
 from seatrial.stacks.appwrapper import stack as operator
 from seatrial.stacks.kueue import QUOTA_RESERVED, Kueue
 
 if TYPE_CHECKING:
+    from seatrial.sim.world import Sim
     from seatrial.stacks.appwrapper_kueue.real import AppWrapperKueueReal
 
 
@@ -23,21 +24,23 @@ class AppWrapperKueue(Kueue):
     about = "Kueue in front of the AppWrapper operator: suspended AppWrappers, admitted by quota"
     stages = lifecycle_with(QUEUED, QUOTA_RESERVED, ADMITTED, RESOURCES_DEPLOYED, PODS_READY, SUCCEEDED, RELEASED)
     needs = "Kueue v0.16 with the integration workload.codeflare.dev/appwrapper, and the AppWrapper operator v1.2"
-    runs_on: Sequence[str] = ("local", "kubeconfig")
-    verified = "it is the real one: there is no model for sim yet"
+    verified = "the models of kueue and of appwrapper, put together by the rules of Kueue v0.16.1"
     model_verified = False
     honours = ("queues", "cohorts", "flavors", "fair-sharing")
     settings = (*operator.settings, *Kueue.settings)
 
     def refuses(self, trial: Trial) -> str | None:
-        if trial.on not in self.runs_on:
-            return f"the stack '{self.name}' does not run on {trial.on}, only on {' and '.join(self.runs_on)}"
         if trial.setup.settings["kueue"]["topology"]:
             return "kueue's topology was never tried with AppWrappers; the stack 'kueue' has it"
         return super().refuses(trial) or bad_graces(trial.setup.settings["appwrapper"])
 
     def releases(self, settings: Settings) -> Sequence[int]:
         return (*super().releases(settings), *operator.releases(settings))
+
+    def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
+        from seatrial.stacks.appwrapper_kueue.model import KueueOfAppWrappers
+
+        return KueueOfAppWrappers(sim, settings).created
 
     @property
     def real(self) -> AppWrapperKueueReal:

@@ -76,11 +76,12 @@ class WorkloadEvents:
 
 
 class QueueStatus:
-    """The status of each ClusterQueue and its LocalQueue, written a second after the first change; one worker for either kind.
+    """The status of each ClusterQueue and its LocalQueue, a second after the first change; one worker for either kind.
 
-    Both reconcilers watch their own kind (clusterqueue_controller.go and localqueue_controller.go, `Update`), so a write brings the
-    next reconciliation at once, and that writes again if the figures have changed meanwhile. With an exhausted bucket every write
-    waits so long that they have: either worker then always has a request in the bucket's queue.
+    Every reconciliation writes: the old status is a pointer, the new one is not, so they are never equal (updateCqStatusIfChanged
+    and UpdateStatusIfChanged in pkg/controller/core). A write that changes something is an event of the queue, which brings the
+    next reconciliation at once. So there are two writes per change; with an exhausted bucket, where the figures change while a
+    write waits, either worker always has a request in the bucket's queue.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class QueueStatus:
 
     def _write(self, key: int) -> Goroutine:
         status = self._status(self._names[key // 2])
+        yield Calls(self._client, WRITE)
         if self._written.get(key) != status:
             self._written[key] = status
-            yield Calls(self._client, WRITE)
             self._kernel.at(self._kernel.now + WATCH_LAG, self._kinds[key % 2].add, key)

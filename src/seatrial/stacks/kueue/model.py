@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from seatrial.model.fleet import FAIR_SHARING, PREEMPTED, RECLAIMED, TIMED_OUT
 from seatrial.model.lifecycle import ADMITTED, QUEUED, RELEASED
 from seatrial.model.plan import Scalar, Workload
-from seatrial.model.units import MINUTE, SECOND
+from seatrial.model.units import MILLISECOND, MINUTE, SECOND
 from seatrial.sim import pods as pod_state
 from seatrial.sim.apiserver import ApiClient
 from seatrial.sim.goroutines import Goroutine, Goroutines
@@ -37,6 +37,9 @@ from seatrial.stacks.kueue.quota_tree import QuotaClaim
 WORKERS = 5  # groupKindConcurrency of Jobs and of Workloads in the shipped configuration
 UNGATED_TOGETHER = 8  # pkg/util/parallelize: maxParallelism
 REQUEUE_FIRST, REQUEUE_MOST = 1 * MINUTE, 60 * MINUTE  # requeuingStrategy: backoffBaseSeconds, backoffMaxSeconds
+# client-go, util/workqueue/default_rate_limiters.go: per key, and 10 per second of all with a burst of 100.
+RETRY_FIRST, RETRY_MOST, RETRY_DOUBLINGS = 5 * MILLISECOND, 1000 * SECOND, 18
+RETRIES, RETRIES_AT_ONCE = 10, 100
 REASONS = {
     IN_QUEUE: PREEMPTED, RECLAMATION: RECLAIMED, RECLAIM_WHILE_BORROWING: RECLAIMED, BY_FAIR_SHARING: FAIR_SHARING,
 }  # fmt: skip
@@ -63,6 +66,7 @@ class KueueModel:
         self._status = QueueStatus(sim, self._processes, client, self._scheduler.counts)
         self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
         self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)
+        self._retries = ApiClient("kueue-retries", RETRIES, RETRIES_AT_ONCE)
         self._gates: dict[int, list[int]] = {}  # workload → pods that wait for their node
         sim.when_completed.append(self._job_complete)
         sim.when_deleted.append(self._job_deleted)
@@ -79,8 +83,17 @@ class KueueModel:
         priority, second = workload.shape.priority, self._kernel.now // SECOND
         claim = self._scheduler.claim(number, priority, workload.queue, requests, second, self._uids.random())
         self._entries[number] = Entry(number, workload, claim, second)
-        self._sim.jobs.add(number, workload, suspended=True)
+        self._create_suspended(number, workload)
         self._job_changed(number)
+
+    def _create_suspended(self, number: int, workload: Workload) -> None:
+        self._sim.jobs.add(number, workload, suspended=True)
+
+    def _unsuspend(self, number: int) -> None:
+        self._sim.jobs.resume(number)
+
+    def _all_ready(self, entry: Entry) -> bool:
+        return self._sim.jobs.ready(entry.number) >= entry.workload.pods
 
     def _job_complete(self, number: int) -> None:
         self._entries[number].complete = True
@@ -149,12 +162,12 @@ class KueueModel:
     def _start(self, entry: Entry) -> Goroutine:
         """Unsuspends the Job; its pods get the node selector of its flavor."""
         yield from self._writer.job()
-        entry.suspended, entry.started = False, True
+        entry.suspended, entry.started, entry.stopped = False, True, False
         shape = self._scheduler.nodes.shape(entry.claim, entry.workload.shape)
         if shape is not None:
             self._sim.pod_shapes[entry.number] = shape
         self._events.of(entry)
-        self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.resume, entry.number)
+        self._kernel.at(self._kernel.now + WATCH_LAG, self._unsuspend, entry.number)
         self._job_changed(entry.number)
 
     def _finish(self, entry: Entry) -> Goroutine:
@@ -229,7 +242,7 @@ class KueueModel:
         """jobframework/reconciler.go, generatePodsReadyCondition."""
         if not entry.admitted:
             return START
-        if self._sim.jobs.ready(entry.number) >= entry.workload.pods:
+        if self._all_ready(entry):
             return RUNS
         return RECOVERY if entry.ready in (RUNS, RECOVERY) else START
 
@@ -268,26 +281,48 @@ class KueueModel:
         self._publish(entry, self._nothing)
 
     def _stop(self, entry: Entry) -> Goroutine:
-        """Suspends the Job, resets its start time, restores its template; the quota is freed once its pods are gone."""
-        changes = not entry.suspended
-        if changes:
+        """Suspends the Job, resets its start time, restores its template; the quota is freed once its pods are gone.
+
+        The server refuses another template (422) while the Job's status has active pods (pkg/registry/batch/job/strategy.go,
+        shouldAllowMutablePodTemplate). Kueue tries again after 5, 10, 20 ms …, both writes of the Job each time: it marks a Job
+        that it stops, and takes the mark away with the template (jobs/job/job_controller.go, Stop).
+        """
+        if not entry.stopped:
             yield from self._writer.job()
-            entry.suspended = True
-            self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
-            yield from self._writer.job_status()
+            if not entry.suspended:
+                entry.suspended = True
+                self._kernel.at(self._kernel.now + WATCH_LAG, self._sim.jobs.suspend, entry.number)
+                yield from self._writer.job_status()
+                self._sim.jobs.changed_by_others(entry.number)
+        yield from self._writer.job()  # changes nothing if the Job was stopped before
+        active = entry.started and self._sim.jobs.is_active(entry.number)
+        if not entry.stopped:
+            if active:
+                self._try_again(entry)
+                return
+            entry.stopped, entry.failures = True, 0
             self._sim.jobs.changed_by_others(entry.number)
             self._events.of(entry)
-        yield from self._writer.job()
-        if changes:  # else the PATCH is empty
-            self._sim.jobs.changed_by_others(entry.number)
-        if entry.admitted and not (entry.started and self._sim.jobs.is_active(entry.number)):
-            yield from self._writer.workload()
-            entry.admitted_at, entry.started = -1, False
-            if entry.timed_out:
-                self._publish(entry, self._scheduler.release)
-                self._kernel.at(entry.requeue_at, self._back, entry)
-            else:
-                self._publish(entry, self._scheduler.requeue)
+            self._job_changed(entry.number)
+        if entry.admitted and not active:
+            yield from self._give_quota_back(entry)
+
+    def _give_quota_back(self, entry: Entry) -> Goroutine:
+        """Nothing of the evicted workload is active any more."""
+        yield from self._writer.workload()
+        entry.admitted_at, entry.started = -1, False
+        if entry.timed_out:
+            self._publish(entry, self._scheduler.release)
+            self._kernel.at(entry.requeue_at, self._back, entry)
+        else:
+            self._publish(entry, self._scheduler.requeue)
+
+    def _try_again(self, entry: Entry) -> None:
+        """A reconciliation failed."""
+        now = self._kernel.now
+        wait = min(RETRY_FIRST << min(entry.failures, RETRY_DOUBLINGS), RETRY_MOST)
+        entry.failures += 1
+        self._jobs.add_after(entry.number, max(wait, self._retries.slot(now) - now))
 
     def _back(self, entry: Entry) -> None:
         if not entry.deleted:

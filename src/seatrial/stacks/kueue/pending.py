@@ -32,6 +32,8 @@ class Entry:
     exists: bool = False  # the Workload
     suspended: bool = True  # the Job, by its spec
     started: bool = False  # since the last admission: pods may exist
+    stopped: bool = True  # suspended with its own template
+    failures: int = 0  # reconciliations of the Job that failed, one after another
     suspension_noted: bool = False  # in the Job's status
     complete: bool = False  # the Job
     deleted: bool = False  # the Job

@@ -3,6 +3,8 @@
 Facts (v1.10.0, pkg/scheduler/plugins):
 - `capacity`: a queue deserves what its spec says, at most its capability and what its pods request (capacity/capacity.go:182). It
   may use as much as its capability (:264), takes from others up to what it deserves (:243), and others take what is above (:213).
+  What others are guaranteed is not in its capability (:113). A resource other than cpu and memory that `deserved` names counts as
+  more than deserved while no pod of the queue has it (api/resource_info.go:412).
 - `proportion`: what a queue deserves is the cluster divided by weights, round after round, at most what its pods request
   (proportion/proportion.go:206-262). It may use that (:346), and is overused from there on (:333).
 - Both let a PodGroup in if its minimum, what the queue has allocated, and what is in already fit its capability, not counting pods
@@ -23,16 +25,34 @@ FACTOR_NUMERATOR, FACTOR_DENOMINATOR = 12, 10  # overcommit/overcommit.go:37, de
 
 class _Queue:
     __slots__ = (
-        "allocated", "capability", "deserved", "elastic", "inqueue", "reclaimable", "request", "share", "weight",
+        "allocated", "capability", "deserved", "elastic", "guarantee", "inqueue", "named", "reclaimable", "request", "share",
+        "weight",
     )  # fmt: skip
 
-    def __init__(self, none: Amount, spec: VolcanoQueue, total: Amount, names: Sequence[str]) -> None:
+    def __init__(
+        self, none: Amount, spec: VolcanoQueue, total: Amount, names: Sequence[str], guaranteed: Amount
+    ) -> None:
+        """`guaranteed`: to all queues together."""
         self.allocated = self.request = self.inqueue = self.elastic = none
         self.weight, self.reclaimable = spec.weight, spec.reclaimable
-        limits = spec.capability
-        self.capability = tuple(min(all_, limits.get(name, all_)) for name, all_ in zip(names, total, strict=True))
+        self.guarantee = tuple(spec.guarantee.get(name, 0) for name in names)
+        room = plus(minus(total, guaranteed), self.guarantee)
+        self.capability = tuple(
+            min(all_, spec.capability.get(name, all_)) for name, all_ in zip(names, room, strict=True)
+        )
         self.deserved = tuple(spec.deserved.get(name, 0) for name in names)
+        # The resources of `deserved`: cpu and memory are in every Resource, others if they are named.
+        self.named = [at for at, name in enumerate(names) if at < 2 or name in spec.deserved]
         self.share = 0.0
+
+    def within_deserved(self, allocated: Amount) -> bool:
+        """LessEqual with the dimension Infinity."""
+        return all(allocated[at] <= self.deserved[at] and (at < 2 or allocated[at]) for at in self.named)
+
+    def settle(self) -> None:
+        """Its share, of what `deserved` names."""
+        pairs = ((self.allocated[at], self.deserved[at]) for at in self.named)
+        self.share = max((have / most if most else float(have > 0) for have, most in pairs), default=0.0)
 
 
 class SessionShares:
@@ -49,6 +69,7 @@ class SessionShares:
     ) -> None:
         self._sharing = sharing
         none = tuple(0 for _ in names)
+        guaranteed = tuple(sum(spec.guarantee.get(name, 0) for spec in specs.values()) for name in names)
         self._queues: dict[str, _Queue] = {}
         self._idle = tuple(
             all_ * FACTOR_NUMERATOR // FACTOR_DENOMINATOR - held for all_, held in zip(total, used, strict=True)
@@ -59,7 +80,7 @@ class SessionShares:
         entered: Counter[tuple[str, Amount]] = Counter()  # queue and minimum → groups
         for group in groups:
             if group.queue not in self._queues:
-                self._queues[group.queue] = _Queue(none, specs[group.queue], total, names)
+                self._queues[group.queue] = _Queue(none, specs[group.queue], total, names, guaranteed)
             if group.pending:
                 waiting[group.queue, group.asked] += len(group.pending)
             if group.phase == INQUEUE:
@@ -73,11 +94,12 @@ class SessionShares:
             self._let_in = plus(self._let_in, times(minimum, count))
         if sharing == "capacity":
             for queue in self._queues.values():
-                queue.deserved = _least(_least(queue.deserved, queue.capability), queue.request)
+                least = _least(_least(queue.deserved, queue.capability), queue.request)
+                queue.deserved = tuple(map(max, least, queue.guarantee))
         elif sharing == "proportion":
             self._divide()
         for queue in self._queues.values():
-            queue.share = _share(queue.allocated, queue.deserved)
+            queue.settle()
 
     def _count(self, queue: _Queue, group: GroupState) -> None:
         allocated = group.total()
@@ -99,9 +121,10 @@ class SessionShares:
                 if name in met:
                     continue
                 old = deserved[name]
+                rows = zip(old, remaining, queue.capability, queue.request, queue.guarantee, strict=True)
                 new = [
-                    min(had + left * queue.weight / weight, limit, wanted)
-                    for had, left, limit, wanted in zip(old, remaining, queue.capability, queue.request, strict=True)
+                    max(min(had + left * queue.weight / weight, limit, wanted), float(sure))
+                    for had, left, limit, wanted, sure in rows
                 ]
                 deserved[name] = new
                 if all(w <= d for w, d in zip(queue.request, new, strict=True)) or new == old:
@@ -112,6 +135,7 @@ class SessionShares:
                 break
         for name, queue in self._queues.items():
             queue.deserved = tuple(round(amount) for amount in deserved[name])
+            queue.named = list(range(len(queue.deserved)))
 
     def order(self, queue: str) -> tuple[float, str]:
         """QueueOrderFn: the smallest share first, then by name; without a plugin by name."""
@@ -121,7 +145,7 @@ class SessionShares:
         """A pod of the queue is placed or pipelined; `sign` −1: it is not any more, or is evicted."""
         one = self._queues[queue]
         one.allocated = plus(one.allocated, asked) if sign > 0 else minus(one.allocated, asked)
-        one.share = _share(one.allocated, one.deserved)
+        one.settle()
 
     def overused(self, queue: str) -> bool:
         """Nothing is placed for the queue any more (proportion alone)."""
@@ -141,6 +165,11 @@ class SessionShares:
         one = self._queues[queue]
         return self._sharing != "capacity" or within_asked(plus(one.allocated, asked), one.deserved, asked)
 
+    @property
+    def sharing(self) -> str:
+        """The plugin that divides the nodes among queues, or empty."""
+        return self._sharing
+
     def may_lose(self, queue: str) -> bool:
         """`reclaimable` of its spec."""
         return self._queues[queue].reclaimable
@@ -153,11 +182,15 @@ class SessionShares:
             one = self._queues[group.queue]
             allocated = left.setdefault(group.queue, one.allocated)
             # LessPartly (api/resource_info.go:510) compares cpu and memory always, others if both have them.
-            if any(allocated[at] < ask for at, ask in enumerate(asked) if at < 2 or ask) or within(
-                allocated, one.deserved
-            ):
+            if any(allocated[at] < ask for at, ask in enumerate(asked) if at < 2 or ask):
                 continue
-            left[group.queue] = minus(allocated, group.asked)
+            after = minus(allocated, group.asked)
+            if self._sharing == "capacity":
+                if one.within_deserved(allocated) or not within(one.guarantee, after):
+                    continue
+            elif within(allocated, one.deserved):
+                continue
+            left[group.queue] = after
             found.append((group, pod))
         return found
 
@@ -181,10 +214,3 @@ class SessionShares:
 
 def _least(left: Amount, right: Amount) -> Amount:
     return tuple(map(min, left, right))
-
-
-def _share(allocated: Amount, deserved: Amount) -> float:
-    """The largest of the shares (api/helpers/helpers.go:76)."""
-    return max(
-        (have / most if most else float(have > 0) for have, most in zip(allocated, deserved, strict=True)), default=0.0
-    )

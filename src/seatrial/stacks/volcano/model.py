@@ -8,8 +8,9 @@ docs/stacks/volcano.md says what is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
+from seatrial.model.fleet import PREEMPTED, RECLAIMED
 from seatrial.model.plan import Scalar, Workload
 from seatrial.model.units import MILLISECOND
 from seatrial.sim.apiserver import ApiClient
@@ -18,27 +19,30 @@ from seatrial.sim.goroutines import Goroutine, Goroutines
 from seatrial.sim.periodic_sessions import PeriodicSessions
 from seatrial.sim.placed_pods import PlacedPods
 from seatrial.sim.world import Sim
-from seatrial.stacks.volcano import INQUEUE, tiers_of, words
+from seatrial.stacks.volcano import INQUEUE
 from seatrial.stacks.volcano.deserved_shares import SessionShares
 from seatrial.stacks.volcano.pod_groups import PENDING, UNKNOWN, Amount, GroupState, amounts, plus, times
-from seatrial.stacks.volcano.session_actions import PER_GROUP, VolcanoSession
+from seatrial.stacks.volcano.session_actions import PER_GROUP
+from seatrial.stacks.volcano.session_configuration import actions_of, sharing_of, tiers_of
+from seatrial.stacks.volcano.session_evictions import EvictingSession
 from seatrial.stacks.volcano.session_nodes import SessionNodes
 from seatrial.stacks.volcano.status_writes import GroupUpdate, StatusWriter, conditions, settle
 from seatrial.stacks.volcano.volcano_queues import ONLY, volcano_queues
 
 BIND_LOOP = 20 * MILLISECOND  # cache/cache.go:788: how often the binder looks for pods to bind
+REASONS = {"reclaim": RECLAIMED, "preempt": PREEMPTED}
 _IDLE = PER_GROUP  # what a session takes that finds nothing to do
 
 
 class VolcanoModel:
     """The cache and the loop."""
 
-    def __init__(self, sim: Sim, settings: Mapping[str, Scalar], actions: Sequence[str]) -> None:
+    def __init__(self, sim: Sim, settings: Mapping[str, Scalar]) -> None:
         self._sim, self._kernel = sim, sim.kernel
-        self._actions = actions
-        self._tiers = tiers_of(settings["plugins"])
+        self._actions = actions_of(sim.fleet, settings["actions"])
+        self._tiers = tiers_of(sim.fleet, settings["plugins"])
         plugins = [plugin for tier in self._tiers for plugin in tier]
-        self._sharing = next((plugin for plugin in plugins if plugin in ("capacity", "proportion")), "")
+        self._sharing = sharing_of(self._tiers)
         limits = float(settings["qps"]), float(settings["burst"])
         processes = Goroutines(sim.kernel, sim.api)
         self._events = EventStream(sim.api, ApiClient("volcano-events", *limits))
@@ -51,8 +55,6 @@ class VolcanoModel:
         self._over = 0  # groups whose Jobs are complete: Volcano still clones them
         self._changed: set[int] = set()  # groups whose pods changed since the last session
         self._in_use: dict[str, Amount] = {}  # queue → `allocated` of its status
-        period = int(settings["period"])
-        first = int(sim.stream("volcano-start").random() * period)  # it has been running when the trial begins
         period = int(settings["period"])
         first = int(sim.stream("volcano-start").random() * period)  # it has been running when the trial begins
         self._sessions = PeriodicSessions(sim.kernel, period, lambda: processes.start(self._session()), _IDLE, first)
@@ -97,18 +99,24 @@ class VolcanoModel:
             self._changed.add(self._sim.pods.job[pod])
             self._placed.bind(pod, -(-(self._kernel.now + after) // BIND_LOOP) * BIND_LOOP)
             self._events.add()
+        for group, pod, _, by, action in session.evicted:
+            self._changed.add(group.number)
+            self._placed.evict(pod, by, REASONS[action], f"Pod is evicted, because of {action}")
+            self._events.add()
         updates = self._updates(session)
         yield session.spent
         yield from self._writer.write(updates, self._queue_updates())
         self._sessions.ended()
 
-    def _opened(self) -> VolcanoSession:
+    def _opened(self) -> EvictingSession:
         sim, pods = self._sim, self._sim.pods
         for number in self._changed:
             if number in self._groups:
                 self._groups[number].recount(sim, self._placed.releasing)
         self._changed.clear()
         groups = list(self._groups.values())
+        for group in groups:
+            group.begin()  # what the last session placed is among the pods now
         self._nodes.open((pods.node[pod], pods.shape[pod]) for pod in sorted(self._placed.releasing))
         in_all = self._nodes.total()
         total = amounts(self._names, in_all)
@@ -116,11 +124,11 @@ class VolcanoModel:
         used = tuple(most - free.get(name, 0) for name, most in zip(self._names, total, strict=True))
         specs = {queue.name: queue for queue in volcano_queues(sim.fleet, in_all)}
         shares = SessionShares(self._names, specs, groups, total, used, self._sharing)
-        session = VolcanoSession(groups, self._nodes, shares, total, self._tiers, self._actions, self._over)
-        session.knows_nodes(pods.node.__getitem__)
+        session = EvictingSession(groups, self._nodes, shares, total, self._tiers, self._actions, self._over)
+        session.knows_pods(pods.node.__getitem__, pods.state.__getitem__)
         return session
 
-    def _updates(self, session: VolcanoSession) -> list[GroupUpdate]:
+    def _updates(self, session: EvictingSession) -> list[GroupUpdate]:
         """What the session has to write: groups that it changed, or whose pods did. Those that are over are written once."""
         found = []
         for group in session.groups:
@@ -157,8 +165,3 @@ class VolcanoModel:
         changed = {name for name in {*now, *self._in_use} if now.get(name) != self._in_use.get(name)}
         self._in_use = now
         return len(changed)
-
-
-def volcano_model(sim: Sim, settings: Mapping[str, Scalar], actions: str) -> Callable[[int, Workload], None]:
-    """Puts Volcano beside kube-scheduler; the result takes each workload that the server has just created."""
-    return VolcanoModel(sim, settings, words(actions)).created

@@ -34,9 +34,7 @@ class GroupState:
         self.born = now // SECOND  # creationTimestamp
         self.phase = PENDING
         self.pending: list[int] = []
-        self.held: list[
-            int
-        ] = []  # pods that are bound or about to be, and not being deleted: statuses Binding, Bound, Running
+        self.held: list[int] = []  # pods that are bound or about to be, and not being deleted: Binding, Bound, Running
         self.allocated = self.running = self.succeeded = self.releasing = 0
         self.over = False
         self.placed: dict[int, int] = {}  # pod → node, of this session; Allocated, and Binding once committed
@@ -75,6 +73,15 @@ class GroupState:
         self.pending, self.held = [], []
         self.allocated = self.running = self.releasing = 0
         self.succeeded = pods
+
+    def evicted(self, pod: int, *, running: bool, undone: bool = False) -> None:
+        """The session that is open evicts a pod of it, or does not after all."""
+        count = -1 if undone else 1
+        (self.held.append if undone else self.held.remove)(pod)
+        self.allocated -= count
+        self.running -= count * running
+        self.releasing += count
+        self.settled = False
 
     def begin(self) -> None:
         """A session opens."""

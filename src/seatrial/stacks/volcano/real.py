@@ -14,19 +14,21 @@ from typing import Any
 from seatrial.kube.resources import JOBS
 from seatrial.model.control_plane import Component, ControlPlane, GoBinary, Identity, Ready
 from seatrial.model.interfaces import Manifest, Permission, PresenceSigns
-from seatrial.model.plan import Scalar, Setup, Workload
+from seatrial.model.labels import STUDY_LABEL, priority_class
+from seatrial.model.plan import Amounts, Setup, Workload
+from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.units import MILLISECOND, format_quantity
 from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
 from seatrial.stacks.free_ports import HOST, free_port
-from seatrial.stacks.volcano import tiers_of, words
-from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, WATCHES
+from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, QUEUES, WATCHES, study_queue
+from seatrial.stacks.volcano.session_configuration import actions_of, tiers_of
+from seatrial.stacks.volcano.volcano_queues import ONLY, VolcanoQueue, volcano_queues
 
 NAME = "volcano-scheduler"
 SCHEDULER_NAME = "volcano"
 CONFIG = "volcano.yaml"
-QUEUE = "default"  # the scheduler makes it itself
 SOCKETS = "volcano-sockets"  # below the cluster's directory; else it would be one for all, outside
 
 BINARY = GoBinary(
@@ -46,7 +48,8 @@ class VolcanoReal(DefaultReal):
     signs = PresenceSigns("podgroups.scheduling.volcano.sh", ("volcano-scheduler",))
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:
-        return (*super().permissions(setup), *permissions(POD_GROUPS, "create", "list", "watch"))
+        of_queues = permissions(QUEUES, "get", "create", "patch", "list", "delete") if setup.fleet.queues else ()
+        return (*super().permissions(setup), *permissions(POD_GROUPS, "create", "list", "watch"), *of_queues)
 
     def programs(self) -> Sequence[GoBinary]:
         return (BINARY,)
@@ -70,39 +73,69 @@ class VolcanoReal(DefaultReal):
         return (
             plane.with_identity(Identity(NAME, NAME, (), "cluster-admin"))
             .with_component(component)
-            .with_file(CONFIG, configuration(own))
+            .with_file(CONFIG, configuration(setup))
             .with_manifests(BINARY)
         )
 
+    def prepare(
+        self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
+    ) -> Sequence[Manifest]:  # fmt: skip
+        """The queues of the fleet; the queue `default` is made by the scheduler itself."""
+        return [
+            job_objects.api_object(QUEUES, study_queue(labels, queue.name), labels, _queue_spec(queue))
+            for queue in (volcano_queues(setup.fleet, capacity) if setup.fleet.queues else ())
+        ]
+
+    def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
+        """One for all: a queue is named by the PodGroup."""
+        return own
+
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
         """The PodGroup is created first: a pod without its group is not looked at."""
-        made = job_objects.manifests(workload, labels, SCHEDULER_NAME)
+        lasting = survives_preemption(workload) if workload.queue else workload
+        made = job_objects.manifests(lasting, labels, SCHEDULER_NAME)
         template = {"metadata": {"annotations": {GROUP_ANNOTATION: workload.name}}}
         named = [
             replace(m, body=job_objects.with_template(m.body, template)) if m.resource == JOBS else m for m in made
         ]
-        return [job_objects.of_workload(POD_GROUPS, workload, labels, pod_group(workload)), *named]
+        return [job_objects.of_workload(POD_GROUPS, workload, labels, pod_group(workload, labels)), *named]
 
     def watches(self) -> Sequence[Watch]:
         return WATCHES
 
 
-def pod_group(workload: Workload) -> dict[str, Any]:
-    """`minResources` is what `enqueue` compares with the queue: without it every group is Inqueue at once."""
-    least = workload.pods if workload.gang else 1
-    requests = workload.shape.requests
+def pod_group(workload: Workload, labels: Mapping[str, str]) -> dict[str, Any]:
+    """`minResources` is what `enqueue` compares with the queue: without it every group is Inqueue at once. Volcano orders groups by
+    the class that the group itself names, whatever its pods have."""
+    least, priority = workload.pods if workload.gang else 1, workload.shape.priority
     return {
         "minMember": least,
-        "queue": QUEUE,
-        "minResources": {name: format_quantity(amount * least, name) for name, amount in requests.items()},
+        "queue": study_queue(labels, workload.queue) if workload.queue else ONLY,
+        "minResources": _quantities({name: amount * least for name, amount in workload.shape.requests.items()}),
+        **({"priorityClassName": priority_class(labels.get(STUDY_LABEL, ""), priority)} if priority else {}),
     }
 
 
-def configuration(settings: Mapping[str, Scalar]) -> dict[str, Any]:
-    """As the chart's volcano-scheduler.conf; a gang or a share does not make its pods preemptable there."""
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: format_quantity(amount, name) for name, amount in amounts.items()}
+
+
+def _queue_spec(queue: VolcanoQueue) -> dict[str, Any]:
     return {
-        "actions": ", ".join(words(settings["actions"])),
-        "tiers": [{"plugins": [_plugin(name) for name in tier]} for tier in tiers_of(settings["plugins"])],
+        "weight": queue.weight,
+        "reclaimable": queue.reclaimable,
+        "deserved": _quantities(queue.deserved),
+        **({"capability": _quantities(queue.capability)} if queue.capability else {}),
+        **({"guarantee": {"resource": _quantities(queue.guarantee)}} if queue.guarantee else {}),
+    }
+
+
+def configuration(setup: Setup) -> dict[str, Any]:
+    """As the chart's volcano-scheduler.conf; a gang or a share does not make its pods preemptable there."""
+    own = setup.settings["volcano"]
+    return {
+        "actions": ", ".join(actions_of(setup.fleet, own["actions"])),
+        "tiers": [{"plugins": [_plugin(name) for name in tier]} for tier in tiers_of(setup.fleet, own["plugins"])],
     }
 
 

@@ -1,4 +1,5 @@
-"""A session of Volcano: the actions `enqueue`, `allocate` and `backfill` on a snapshot of groups, queues and nodes.
+"""A session of Volcano: the actions `enqueue`, `allocate` and `backfill` on a snapshot of groups, queues and nodes. Those that
+evict are in session_evictions.py.
 
 Facts (v1.10.0, pkg/scheduler):
 - Groups are ordered by the plugins in the order of their tiers, then by creation (whole seconds), then by name (JobOrderFn,
@@ -65,8 +66,6 @@ class VolcanoSession:
         self.has_gangs = any("gang" in tier for tier in tiers)
         self.bound: list[Bound] = []
         self._node_of: Callable[[int], int] = lambda _: -1
-        for group in groups:
-            group.begin()
 
     def knows_nodes(self, node_of: Callable[[int], int]) -> None:
         """Where pods are that were placed before this session."""

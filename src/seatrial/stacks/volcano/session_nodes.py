@@ -133,6 +133,15 @@ class SessionNodes:
             for column, amount in self._sight(shape).needs
         )
 
+    def fits_without(self, node: int, shape: PodShape, gone: Iterable[PodShape]) -> bool:
+        """Whether there is room once what is being released and these pods are gone (ValidateVictims)."""
+        room = self._more.get(node, [0] * len(self.idle))
+        room = [more + idle[node] for more, idle in zip(room, self.idle, strict=True)]
+        for one in gone:
+            for column, amount in self._sight(one).needs:
+                room[column] += amount
+        return all(amount <= room[column] for column, amount in self._sight(shape).needs)
+
     def open_to(self, shape: PodShape) -> list[int]:
         """Nodes that labels, taints and cordons leave to the pod, whatever is free."""
         allowed = self._sight(shape).allowed
