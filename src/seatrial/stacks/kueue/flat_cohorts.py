@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 from seatrial.model.fleet import LOWER, LOWER_OR_NEWER, NEVER
 from seatrial.stacks.kueue.quota_preemption import (
@@ -41,7 +42,7 @@ def flat_victims(need: QuotaNeed) -> list[Victim]:
     return found
 
 
-def _victims(need: QuotaNeed, listed: dict[object, list[Victim] | _Claims]) -> list[Victim]:
+def _victims(need: QuotaNeed, listed: dict[object, Any]) -> list[Victim]:
     queue = need.claim.queue
     rules = queue.preemption
     others: _Claims = ([], [])
@@ -57,13 +58,31 @@ def _victims(need: QuotaNeed, listed: dict[object, list[Victim] | _Claims]) -> l
     advantage = fits_quota(queue, need.requests)[0]
     is_reclaim = bool(others[0] or others[1])
     for borrowing in attempts(need, advantage and is_reclaim, is_reclaim):
-        found = _Attempt(need, advantage, borrowing).run(chain(*candidates))
+        attempt = _Attempt(need, advantage, borrowing)
+        if is_reclaim and not own[0] and not attempt.own_fits():
+            found = attempt.run_after(_all_taken(need, attempt, listed), own[1])
+        else:
+            found = attempt.run(chain(*candidates))
         if found:
             return found
     return []
 
 
-def _listed(need: QuotaNeed, listed: dict[object, list[Victim] | _Claims]) -> _Claims:
+def _all_taken(need: QuotaNeed, attempt: _Attempt, listed: dict[object, Any]) -> list[Victim]:
+    """The victims of all queues of the cohort if none suffices: each queue loses some until it is back within its quota, whatever
+    the others lose. So the list is the same for all heads with these rules, except for their own queues' part in it."""
+    claim, rules = need.claim, need.claim.queue.preemption
+    key = (claim.queue.parent, claim.priority, claim.created if rules.reclaim == LOWER_OR_NEWER else None, rules,
+           tuple(need.requests), frozenset(need.cells), attempt.advantage, attempt.borrowing)  # fmt: skip
+    if key not in listed:
+        of_all = _Attempt(need, attempt.advantage, attempt.borrowing)
+        candidates = chain(*_listed(need, listed))
+        listed[key] = [Victim(one, reason) for one in candidates if (reason := of_all.take(one))]
+    queue = claim.queue
+    return [victim for victim in listed[key] if victim.claim.queue is not queue]
+
+
+def _listed(need: QuotaNeed, listed: dict[object, Any]) -> _Claims:
     """The workloads of the cohort's queues that exceed their quota and that the policy lets go, the own queue included."""
     claim, cohort, policy = need.claim, need.claim.queue.parent, need.claim.queue.preemption.reclaim
     assert cohort is not None
@@ -91,7 +110,7 @@ class _Attempt:
 
     def __init__(self, need: QuotaNeed, advantage: bool, borrowing: bool) -> None:
         self._need, self._queue = need, need.claim.queue
-        self._advantage, self._borrowing = advantage, borrowing
+        self.advantage, self.borrowing = advantage, borrowing
         cohort = self._queue.parent
         assert cohort is not None
         self._free = {cell: cohort.subtree[cell] - cohort.usage[cell] for cell in need.requests}
@@ -101,14 +120,14 @@ class _Attempt:
     def run(self, candidates: Iterator[QuotaClaim]) -> list[Victim]:
         """The victims; empty if the workload does not fit without any of the candidates."""
         taken: list[Victim] = []
-        queue, own_fits = self._queue, self._own_fits()
+        queue, own_fits = self._queue, self.own_fits()
         for claim in candidates:
             if claim.queue is queue:
                 self._change_own(claim.usage, -1)
-                own_fits = self._own_fits()
+                own_fits = self.own_fits()
                 reason = IN_QUEUE
             else:
-                reason = self._take(claim)
+                reason = self.take(claim)
                 if not reason:
                     continue
             taken.append(Victim(claim, reason))
@@ -116,10 +135,24 @@ class _Attempt:
                 return self._spare(taken)
         return []
 
-    def _take(self, claim: QuotaClaim) -> str:
+    def run_after(self, others: list[Victim], own: list[QuotaClaim]) -> list[Victim]:
+        """The victims where no number of other queues' workloads suffices, because the own queue has no quota left: all of them are
+        taken, then its own, until the workload fits."""
+        free = self._free
+        for victim in others:
+            for cell, amount in victim.claim.usage.items():
+                if cell in free:
+                    free[cell] += amount
+        for number, claim in enumerate(own, start=1):
+            self._change_own(claim.usage, -1)
+            if self.own_fits() and self._cohort_fits():
+                return self._spare([*others, *(Victim(one, IN_QUEUE) for one in own[:number])])
+        return []
+
+    def take(self, claim: QuotaClaim) -> str:
         """Why the workload of another queue may be evicted now; empty: it may not, or no more."""
-        lends = not self._advantage and may_borrow_from(self._need, claim)
-        if self._borrowing and not self._advantage and not lends:
+        lends = not self.advantage and may_borrow_from(self._need, claim)
+        if self.borrowing and not self.advantage and not lends:
             return ""
         queue, cells = claim.queue, self._need.cells
         over = self._over.get(queue)
@@ -141,12 +174,12 @@ class _Attempt:
                 self._used[cell] += sign * amount
                 self._free[cell] -= sign * amount
 
-    def _own_fits(self) -> bool:
+    def own_fits(self) -> bool:
         """The quota of the own queue, or its borrowing limit, leaves room."""
         queue = self._queue
         for cell, amount in self._need.requests.items():
             used, limit = self._used[cell], queue.borrow[cell]
-            if not self._borrowing and used + amount > queue.nominal[cell]:
+            if not self.borrowing and used + amount > queue.nominal[cell]:
                 return False
             if limit is not None and amount > max(0, queue.subtree[cell] - max(0, used) + limit):
                 return False
@@ -166,7 +199,7 @@ class _Attempt:
             claim = taken[place].claim
             if claim.queue is self._queue:
                 self._change_own(claim.usage, 1)
-                if not (self._own_fits() and self._cohort_fits()):
+                if not (self.own_fits() and self._cohort_fits()):
                     self._change_own(claim.usage, -1)
                     continue
             else:
