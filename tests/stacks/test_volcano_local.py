@@ -18,7 +18,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.local
 
 # Blue borrows all of red's quota; red comes back for it. Then a higher priority preempts in red, which is below its capability.
-# As shipped, the plugin overcommit lets in a fifth of the nodes at a time: 1.6 cores, so red's jobs have one core each.
+# Without the plugin overcommit: those of blue that were evicted would be all that it lets in, and the higher priority would wait.
 TEAMS = """
 name: teams
 nodes: [{name: fake, count: 2, capacity: {cpu: 4, memory: 8Gi}, pods: {create: 100ms, start: 200ms}}]
@@ -26,6 +26,10 @@ stacks: [volcano]
 priorities: {low: 10, high: 50}
 queues: {red: {cohort: all, quota: {cpu: 4}}, blue: {cohort: all, quota: {cpu: 4}}}
 preemption: {within-queue: lower-priority, reclaim: any}
+settings:
+  volcano:
+    actions: enqueue, allocate, backfill, reclaim, preempt
+    plugins: priority, gang, conformance; drf, predicates, capacity, nodeorder, binpack
 steps:
   - submit: {name: borrower, queue: blue, count: 8, duration: 40s, requests: {cpu: 1}}
   - wait: {for: running, of: [borrower], timeout: 30s}

@@ -301,7 +301,7 @@ def _still_running(situation: Situation) -> Diagnosis | None:
         first = next((workload for workload in waiting if not situation.fits_now(workload)), waiting[0])
         who = f"{listing(situation.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'}"
         if situation.quotas and situation.lacks_quota(first):
-            parts.append(f"{who} waits for {situation.quotas.waits_for(first.queue, declared(first))}.")
+            parts.append(f"{who} waits for {situation.quotas.waits_for(first.queue, situation.asks(first))}.")
         else:
             room = situation.room[situation.grid.shape(first.shape)]
             pods = f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each)"
