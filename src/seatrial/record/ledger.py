@@ -145,7 +145,7 @@ class Ledger:
             self.counts[stage] += 1
             if self._waiting[stage] or stage in self._ends:
                 self._count_waits(workload, stage)
-            if len(self._records) > FLUSH_AT:
+            if stage == self._finished and len(self._records) > FLUSH_AT:
                 self.flush()
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
