@@ -73,8 +73,9 @@ def killed(folder: Path, trials: int, nodes: RayNodes) -> str:
     finish(folder, start(folder, "small.yaml", "--repeat", str(trials), "-o", "near"))
     far, near = contents(folder / "far"), contents(folder / "near")
     same = "the same bytes" if far == near else "OTHER BYTES"
+    again = said.count("its worker was lost")
     return (
-        f"{arrived(folder / 'far')} of {trials} trials on a Ray of three nodes, {said.count('its worker was lost')} of them run again after "
+        f"{arrived(folder / 'far')} of {trials} trials on a Ray of three nodes, {again} of them run again after "
         f"kill -9 of a worker and of a raylet: {same}"
     )
 
@@ -91,8 +92,8 @@ def overhead(folder: Path, trials: int, nodes: RayNodes, cores: int) -> tuple[fl
     share = sum(took) / (cores * span)
     size = mean(len(pack(path)) for path in sorted((folder / "long" / "trials").iterdir())[:10])
     return share, (
-        f"{len(runs):,} trials of {mean(took):.2f} s on {cores} cores in {span:.0f} s ({len(runs) / span:.2f} per second; {whole:.0f} s with "
-        f"connection, tables and page), {share:.0%} of the cores' time in trials, {size / 1000:.0f} kB each on the way back"
+        f"{len(runs):,} trials of {mean(took):.2f} s on {cores} cores in {span:.0f} s ({len(runs) / span:.2f} per second; "
+        f"{whole:.0f} s with connection, tables and page), {share:.0%} of their time in trials, {size / 1000:.0f} kB each to carry"
     )
 
 
