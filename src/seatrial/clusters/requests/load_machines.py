@@ -84,7 +84,8 @@ class LoadMachines:
         epoch: int, progress: PhaseProgress,
     ) -> Tally:  # fmt: skip
         """Sends all requests of a phase as this client would; `progress` gets what all machines have done."""
-        least = min(phase.count or len(self._senders), len(self._senders) if phase.per_s else phase.workers)
+        most = len(self._senders)
+        least = min(most, phase.count or most, most if phase.per_s else phase.workers)  # each has something to send
         senders = self._senders[:least]
         access, agent = await portable(client.access), client.identity
         agents = [  # the audit log tells them apart by it
