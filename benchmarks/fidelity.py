@@ -3,10 +3,13 @@
     python benchmarks/fidelity.py                            everything: about 40 minutes
     python benchmarks/fidelity.py --scenario jobs            many-small-jobs with 20 jobs only
     python benchmarks/fidelity.py --scenario gangs --setup gang --repeat 1
+    python benchmarks/fidelity.py --scenario gangs --stack yunikorn,kai
 
-`jobs` is many-small-jobs with 20 jobs, one set-up per stack; `gangs` is gang-ensemble with 3 gangs of each size that run 5 s. Both
-compare the mean turnaround and the total time, the mean over the repeats. A line per set-up, as Markdown; the figures of the day
-stand in docs/fidelity.md. Ends with status 1 if a set-up that completes on both is off by more than 20 %, or ends otherwise there.
+`jobs` is many-small-jobs with 20 jobs, one set-up per stack; `gangs` is gang-ensemble with 3 gangs of each size that run 5 s;
+`gpus` is gpu-requests, whose last two workloads fit nowhere; `teams` is two-teams with a minute of 3 s. `--stack` takes other
+stacks than those that a scenario has. All compare the mean turnaround and the total time, the mean over the repeats. A line per
+set-up, as Markdown; the figures of the day stand in docs/fidelity.md. Ends with status 1 if a set-up that completes on both is
+off by more than 20 %, or ends otherwise there.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ STACKS = ("default", "coscheduling", "kueue", "mcad", "gang")
 SCENARIOS = {
     "jobs": ("many-small-jobs", ("--stack", ",".join(STACKS)), ("--set", "jobs=20")),
     "gangs": ("gang-ensemble", (), ("--set", "iters=3", "--set", "duration=5s")),
+    "gpus": ("gpu-requests", (), ("--set", "patience=30s")),
+    "teams": ("two-teams", (), ("--set", "minute=3")),
 }
 HEAD = "| scenario | set-up | sim: total, mean turnaround | local: total, mean turnaround | off by |\n|---|---|---|---|---|"
 
@@ -81,6 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--scenario", choices=SCENARIOS, action="append")
     parser.add_argument("--setup", help="only these set-ups of the scenario, separated by commas")
+    parser.add_argument("--stack", help="these stacks instead of the scenario's set-ups, separated by commas")
     parser.add_argument("--repeat", type=int, default=3)
     asked = parser.parse_args()
     good = True
@@ -89,6 +95,8 @@ def main() -> int:
         scenario, which, more = SCENARIOS[name]
         if asked.setup:
             which = ("--stack" if name == "jobs" else "--setup", asked.setup)
+        if asked.stack:
+            which = ("--stack", asked.stack)
         local = figures(scenario, which, more, "local", asked.repeat)
         sim = figures(scenario, which, more, "sim", asked.repeat)
         for setup in local["setup"].unique(maintain_order=True):

@@ -40,6 +40,7 @@ class Picture:
 
     scenario: str
     of: str | Shot
+    command: tuple[str, ...] = ("run",)
 
 
 def _workloads(page: Any) -> None:
@@ -47,6 +48,8 @@ def _workloads(page: Any) -> None:
     timeline.locator("select").select_option(label="kueue-quota · completed")
     timeline.get_by_role("button", name="workloads").click()
 
+
+FIND = ("find", "--vary", "nodes.gpu.count=10..200", "--so-that", "wait_p95_s <= 600")
 
 PICTURES = {
     "many-small-jobs.png": Picture("many-small-jobs", "totals.png"),
@@ -58,6 +61,7 @@ PICTURES = {
     "report-workloads.png": Picture("gang-ensemble", Shot("figure.timeline", theme="dark", before=_workloads)),
     "report-clog.png": Picture("gang-ensemble", Shot("figure.clog")),
     "report-teams.png": Picture("two-teams", Shot("figure.usage")),
+    "find.png": Picture("gpu-fleet", "find.png", FIND),
 }
 
 
@@ -67,9 +71,9 @@ def main() -> None:
     if unknown:
         sys.exit(f"pictures: no such picture: {', '.join(unknown)}; there are {', '.join(PICTURES)}")
     with tempfile.TemporaryDirectory() as folder:
-        for scenario in dict.fromkeys(PICTURES[name].scenario for name in wanted):
+        for scenario, asked in dict.fromkeys((PICTURES[name].scenario, PICTURES[name].command) for name in wanted):
             print(f"pictures: running {scenario}", flush=True)
-            command = [sys.executable, "-m", "seatrial", "run", scenario, "-o", f"out/{scenario}"]
+            command = [sys.executable, "-m", "seatrial", *asked, scenario, "-o", f"out/{scenario}"]
             subprocess.run(command, check=True, capture_output=True, cwd=folder)
         for name in wanted:
             picture, out = PICTURES[name], Path(folder) / "out" / PICTURES[name].scenario

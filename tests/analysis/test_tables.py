@@ -171,3 +171,15 @@ def test_the_cost_of_a_hundred_thousand_pods_is_in_proportion(tmp_path: Path, jo
     cost = spent(lambda: write_tables(Study.open(few)), rounds=3)
     assert spent(lambda: write_tables(Study.open(many))) < LINEAR * cost
     assert rows(many / "summary.csv")[0]["completed"] == str(jobs)
+
+
+def test_pods_name_their_flavor_where_quotas_are_of_flavors(tmp_path: Path) -> None:
+    flavored = {
+        "fleet": {"queues": [], "flavors": [{"name": "a100", "nodes": "fake"}, {"name": "h100", "nodes": "other"}]}
+    }
+    out = write_study(tmp_path / "both", [Made([plain()], also=flavored), Made([plain()], setup="without", number=2)])
+    write_tables(Study.open(out))
+    assert [row["flavor"] for row in rows(out / "pods.csv")] == ["a100", ""]
+    out = write_study(tmp_path / "none", [Made([plain()])])
+    write_tables(Study.open(out))
+    assert "flavor" not in header(out / "pods.csv")

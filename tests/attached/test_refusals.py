@@ -208,6 +208,43 @@ def test_a_stack_that_is_not_installed_there(foreign: Foreign, monkeypatch: pyte
         prepare(Target(context=CONTEXT), [trial], {"kueue": stacks.find("kueue")})
 
 
+def test_stacks_that_own_one_crd_are_refused_before_the_cluster_is_asked(tmp_path: Path) -> None:
+    both = ("appwrapper", "mcad")
+    trials = [Trial(n, "s", "kubeconfig", Setup(name, name, ()), {}, 1, 1, ()) for n, name in enumerate(both)]
+    nowhere = Target(context="mine", kubeconfig=str(tmp_path / "none"))
+    with pytest.raises(
+        SetupProblem, match=r"appwrapper and mcad cannot be on one cluster: both own the CRD appwrappers\."
+    ):
+        prepare(nowhere, trials, {name: stacks.find(name) for name in both})
+
+
+@pytest.mark.local
+def test_a_cluster_where_another_stack_owns_the_crd(foreign: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/apis/apps/v1/namespaces/kube-system/deployments"
+    template = {"metadata": {"labels": {"app": "mcad"}}, "spec": {"containers": [{"name": "mcad", "image": "mcad"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "mcad"}}, "template": template}
+    named = {"metadata": {"name": "mcad-controller"}, "spec": spec}
+    foreign.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", **named})
+    monkeypatch.setenv("KUBECONFIG", str(foreign.kubeconfig))
+    trial = Trial(1, "s", "kubeconfig", Setup("appwrapper", "appwrapper", ()), {}, 1, 1, ())
+    try:
+        with pytest.raises(SetupProblem, match="'appwrapper' cannot be on this cluster beside mcad-controller"):
+            prepare(Target(context=CONTEXT), [trial], {"appwrapper": stacks.find("appwrapper")})
+    finally:
+        foreign.api.call("DELETE", f"{path}/mcad-controller")
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(("stack", "sign"), [("volcano", "podgroups.scheduling"), ("kai", "queues.scheduling")])
+def test_a_scheduler_that_is_not_installed_there(
+    stack: str, sign: str, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(foreign.kubeconfig))
+    trial = Trial(1, "s", "kubeconfig", Setup(stack, stack, ()), {}, 1, 1, ())
+    with pytest.raises(SetupProblem, match=f"the stack '{stack}' is not on this cluster: there is no {sign}"):
+        prepare(Target(context=CONTEXT), [trial], {stack: stacks.find(stack)})
+
+
 @pytest.mark.local
 def test_a_kwok_that_takes_all_nodes_is_not_joined_by_a_second(
     foreign: Foreign, scenario: Scenario, seatrial: Seatrial

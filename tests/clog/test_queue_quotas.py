@@ -105,3 +105,25 @@ def test_what_is_left_is_within_the_rules(rows: list[tuple[int, int, int | None,
         assert not quotas.lacking(f"q{number}", {"cpu": left}) and quotas.lacking(f"q{number}", {"cpu": left + 1}) == [
             "cpu"
         ]
+
+
+def of_scheduler(workloads: list[WorkloadState], *queues: Queue, nodes: int = 20) -> State:
+    """Queues of a scheduler: nothing is admitted, pods count once they have a node."""
+    return replace(shared(workloads, *queues, nodes=nodes), queued=False, counts_bound=True)
+
+
+def test_a_scheduler_does_not_place_what_its_queue_may_never_have() -> None:
+    large = of("red", 0, 10, waiting=10)
+    found = diagnose(of_scheduler([large], queue("red", 10, ""), queue("blue", 30, "")), QUIET)
+    assert found.kind == "never fits"
+    assert "requests cpu 20 in all and queue red admits at most cpu 10" in found.summary
+    wide = replace(large, gang=False)
+    other = diagnose(of_scheduler([wide], queue("red", 10, ""), queue("blue", 30, "")), QUIET)
+    assert other.kind == "not acting", "its pods are placed one by one"
+
+
+def test_a_timeout_says_that_the_schedulers_queue_is_used_up_by_pods_that_have_nodes() -> None:
+    runs, waits = of("red", 0, 5, nodes=range(5), running=5), of("red", 1, 1, waiting=1)
+    found = unfinished(of_scheduler([runs, waits], queue("red", 10, ""), queue("blue", 30, "")), QUIET)
+    assert "waits for the quota of queue red: it requests cpu 2, cpu 10 of cpu 10 is used" in found.summary
+    assert found.kind == "still running"

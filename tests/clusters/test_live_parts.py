@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ class _Source:
 
     async def ready(self, names: set[str]) -> bool:
         return bool(names)
+
+    async def affect(self, change: NodeChange, names: Sequence[str]) -> None:
+        pass
 
     async def existing(self) -> list[Node]:
         sizes = {"a": "2", "b": "2", "c": "4"}

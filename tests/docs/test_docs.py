@@ -101,7 +101,7 @@ def test_every_command_has_an_example_in_its_help(command: str) -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["run", "submit", "sample", "plot", "traces inspect"])
+@pytest.mark.parametrize("command", ["run", "find", "submit", "sample", "plot", "traces inspect"])
 def test_every_option_is_in_the_commands_table_with_its_argument_and_the_other_way_round(command: str) -> None:
     section = COMMANDS.partition(f"\n## Options of `seatrial {command}`\n")[2].partition("\n## ")[0]
     described = set(re.findall(r"`(--?[\w-]+)[^`]*`", "\n".join(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))))

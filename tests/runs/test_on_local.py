@@ -94,10 +94,3 @@ expect: ["completed == 10"]
     often = times.filter(pl.col("workload").str.starts_with("often"))["submitted_s"].sort().to_list()
     assert all(0 < later - earlier < 0.75 for earlier, later in pairwise(often)), often
     assert times.filter(pl.col("workload").str.starts_with("low"))["completed_s"].is_null().all(), "they were evicted"
-
-
-def test_set_ups_that_need_kubelets_are_left_out_with_a_line(seatrial: Seatrial, tmp_path: Path) -> None:
-    done = seatrial("run", "many-small-jobs", "--on", "local", "--setup", "kind", "-o", "out")
-    assert done.returncode == 3
-    assert "kubelets" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -18,6 +18,7 @@ STACKS: Mapping[str, Sequence[Setting]] = {
     "kueue": (Setting("kueue", "qps", 20, "client QPS"), Setting("kueue", "backoff", 0, "wait", kind="duration")),
     "mcad": (
         Setting("mcad", "version", "1.40", "which", ("1.32", "1.40"), kind="text"),
+        Setting("mcad", "actions", "enqueue", "which, in order", ("enqueue", "allocate"), "names"),
         Setting("mcad", "preempt", False, "whether", kind="flag"),
     ),
 }

@@ -77,7 +77,9 @@ GROUPS = {
     "label": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {v: 1.10}}", "s.yaml:2:74: '1.1' is not a label's text (put it in quotes)"),
     "span": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, pods: {start: 3s..1s}}", "s.yaml:2:76: '3s..1s' ends before it begins (write 1s..3s)"),
     "kubelet with delays": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, pods: {start: 3s}}", "s.yaml:2:77: 'pods' sets the delays of fake nodes; a kubelet has its own (remove `pods`"),
-    "kubelet of text": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: yes}", "s.yaml:2:71: 'yes' is neither true nor false (write true or false)"),
+    "runtime of a fake node": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, runtime: {start: 3s}}", "s.yaml:2:62: 'runtime' says what played containers take (remove it, or add `kubelet: true`"),
+    "image without bandwidth": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, runtime: {image: 1G}}", "s.yaml:2:87: 'image' goes with 'bandwidth'"),
+    "kubelet of text": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: yes}", "s.yaml:2:71: 'yes' is no kind of kubelet (write true (its containers are played), containers (real ones) or false (a fake node))"),
     "two of a name": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}}, {name: a, count: 1, capacity: {cpu: 1, memory: 1}}", "s.yaml:2:70: two node groups are called 'a' (give each a different name)"),
 }  # fmt: skip
 
@@ -92,6 +94,8 @@ SETUPS = {
     "setting": ("{stack: mcad, nodes: one, settings: {kube-scheduler: {qqps: 1}}}", "s.yaml:6:60: unknown setting 'qqps' of kube-scheduler (did you mean 'qps'?)"),
     "number": ("{stack: mcad, nodes: one, settings: {kube-scheduler: {qps: -1}}}", "s.yaml:6:65: '-1' is not a number of 0 or more (client requests per second"),
     "choice": ("{stack: mcad, nodes: one, settings: {mcad: {version: '1.30'}}}", "s.yaml:6:59: mcad has no version '1.30' (did you mean '1.40'?)"),
+    "one of a list": ("{stack: mcad, nodes: one, settings: {mcad: {actions: 'enqueue; alocate'}}}", "s.yaml:6:59: mcad.actions has no 'alocate' (did you mean 'allocate'?)"),
+    "none of a list": ("{stack: mcad, nodes: one, settings: {mcad: {actions: ''}}}", "s.yaml:6:59: mcad.actions has no '' (known: enqueue, allocate)"),
     "text without quotes": ("{stack: mcad, nodes: one, settings: {mcad: {version: 1.32}}}", "s.yaml:6:59: '1.32' is not text (put it in quotes)"),
     "flag": ("{stack: mcad, nodes: one, settings: {mcad: {preempt: 1}}}", "s.yaml:6:59: '1' is neither true nor false (write true or false)"),
     "duration": ("{stack: kueue, nodes: one, settings: {kueue: {backoff: 10}}}", "s.yaml:6:61: '10' is not a duration (write it like 10s"),

@@ -30,7 +30,7 @@ HEADINGS = dict(zip(PARTS, PARTS, strict=True)) | {
     "": "The top level", "NodeGroup": "Node groups", "ExistingNodes": "Existing nodes", "PodDelays": "Pod delays",
     "Setup": "Set-ups", "Component": "Components", "EqualQps": "Equal QPS", "Phase": "Phases", "As": "Identities",
     "FlowObject": "Flow objects", "Delay": "Delays", "Queue": "Queues", "Cohort": "Cohorts", "Flavor": "Flavors",
-    "Distribution": "Distributions", "NodeTrace": "Nodes of a file",
+    "Distribution": "Distributions", "NodeTrace": "Nodes of a file", "Runtime": "Runtime of a kubelet",
 }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.model.fleet import ANY, LOWER, Fleet, Preemption, Queue
+from seatrial import stacks
+from seatrial.model.fleet import ANY, LOWER, LOWER_OR_NEWER, NEVER, Cohort, FlavorQuota, Fleet, Preemption, Queue
 from seatrial.model.plan import NodeGroup, PodShape, Scalar, Span, Step, Trial
 from seatrial.model.units import HOUR, SECOND
 from seatrial.scenario.actions.change_nodes import NodeChange
@@ -250,3 +251,27 @@ def test_a_gang_that_lost_a_pod_for_good_is_evicted_after_the_staleness_grace(tm
     gone = ran.seen.filter((pl.col("stage") == "lost") & (pl.col("at_ns") > lost + SECOND))
     assert gone.height == 2, "the two that were left"
     assert gone["at_ns"].min() - lost == pytest.approx(60 * SECOND, rel=0.05)
+
+
+TWO = (queue("red", 4), queue("blue", 4))
+DISK = Queue("red", (FlavorQuota("", {"ephemeral-storage": 5}),), "all")
+LENDS = Queue("red", (FlavorQuota("", {"cpu": 4000}, lend={"cpu": 1000}),), "all")
+
+
+@pytest.mark.parametrize(
+    ("fleet", "actions", "says"),
+    [
+        (Fleet(TWO, (Cohort("all", "top"),)), "allocate", "a cohort has no `parent` (all: top)"),
+        (Fleet((DISK,)), "allocate", "not of ephemeral-storage (red)"),
+        (Fleet((LENDS,)), "allocate", "`lend` of red has no counterpart"),
+        (Fleet(TWO, preemption=Preemption(LOWER_OR_NEWER)), "allocate", "`within-queue` is never or lower-priority"),
+        (Fleet(TWO, preemption=Preemption(NEVER, LOWER)), "allocate", "`reclaim` is never or any"),
+        (Fleet(TWO, preemption=Preemption(LOWER, ANY, LOWER)), "allocate", "no `while-borrowing`"),
+        (Fleet(TWO, preemption=MIX), "allocate, preempt", "`reclaim: any` needs KAI's action reclaim"),
+        (Fleet(TWO), "allocate, backfill", "kai has no action 'backfill'"),
+    ],
+)
+def test_what_kai_cannot_honour_is_refused_by_the_name_of_the_part(fleet: Fleet, actions: str, says: str) -> None:
+    asked = kai((to_queue("load", "red"),), group=nodes(1, 4), fleet=fleet, actions=actions)
+    refused = stacks.find("kai").refuses(asked)
+    assert refused and says in refused

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
+from seatrial.model.plan import NodeGroup, PlayedRuntime, PodShape, Span, Taint, Toleration
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.sim.apiserver import LATENCY, WRITE, ApiClient, ApiServer
 from seatrial.sim.event_stream import QUEUED_AT_MOST, EventStream
@@ -338,6 +338,21 @@ def test_a_kubelet_says_the_end_one_relist_after_it_saw_it() -> None:
     kubelets.start(0, 0, 1.0, lambda pod: kubelets.run(pod, 0, 3 * SECOND, lambda _: ends.append(kernel.now)))
     kernel.run(60 * SECOND)
     assert 3 * SECOND + RELIST <= ends[0] <= 3 * SECOND + 2 * RELIST + MILLISECOND
+
+
+@pytest.mark.parametrize(("at_once", "bandwidth", "seconds"), [(0, 0, 3), (2, 0, 6), (0, 100, 8)])
+def test_a_runtime_of_the_scenario_takes_its_own_times(at_once: int, bandwidth: int, seconds: float) -> None:
+    """Four pods: 1 s sandbox and 2 s start each, two at once, or behind a pull of 5 s."""
+    kernel = Kernel()
+    settings = {"start-latency": 50 * SECOND, "start-work": 50 * SECOND, "machine-cores": 0}
+    kubelets = Kubelets(kernel, settings, Random(1))
+    said = PlayedRuntime(Span(SECOND, SECOND), Span(2 * SECOND, 2 * SECOND), at_once, 500, bandwidth)
+    started: list[int] = []
+    for pod in range(4):
+        kubelets.start(pod, 0, 4.0, lambda _: started.append(kernel.now), said)
+    kernel.run(60 * SECOND)
+    assert len(started) == 4
+    assert max(started) == pytest.approx(seconds * SECOND, abs=MILLISECOND)
 
 
 def test_a_mutex_is_held_by_one_at_a_time_and_everyone_gets_it() -> None:

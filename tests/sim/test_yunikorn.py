@@ -109,6 +109,32 @@ def test_placeholders_hold_nodes_until_their_timeout_and_then_the_gang_goes_on_a
     assert 35 < first < 40, "30 s after the first placeholder got its node, at the look that follows"
 
 
+def test_a_gang_behind_placeholders_of_one_that_can_never_run_is_a_stall_that_says_so(tmp_path: Path) -> None:
+    large, small = (
+        replace(submit(1, pods=pods, shape=WHOLE, seconds=1, gang=True), name=name)
+        for pods, name in ((10, "large"), (3, "small"))
+    )
+    steps = ((large,), (Pause("it holds all", 10 * SECOND),), (small,), (Wait("done", "completed", of=("small",)),))
+    ran = run(with_yunikorn(*steps, nodes=8, placeholder_timeout=2 * MINUTE), tmp_path)
+    assert ran.ending.outcome == "completed", "it had its turn after the timeout"
+    [stall] = ran.ending.stalls
+    assert stall.resolved
+    assert stall.kind == "never fits"
+    assert "small-0 waits behind it, for 8 nodes that it keeps" in stall.summary
+
+
+def test_a_wait_that_ends_early_names_who_holds_nodes_meanwhile(tmp_path: Path) -> None:
+    large, small = (
+        replace(submit(1, pods=pods, shape=WHOLE, seconds=1, gang=True), name=name)
+        for pods, name in ((8, "large"), (3, "small"))
+    )
+    steps = ((named("blocker", 4, 1, 3600),), (Pause("it runs", 5 * SECOND),), (large,), (Pause("half", 10 * SECOND),), (small,),
+             (Wait("done", "completed", of=("small",), timeout=5 * MINUTE),))  # fmt: skip
+    ran = run(with_yunikorn(*steps, nodes=8), tmp_path)
+    assert ran.ending.outcome == "timeout"
+    assert "Meanwhile large-0 holds 4 nodes" in ran.ending.detail
+
+
 def test_two_gangs_that_go_on_as_single_pods_may_hold_each_other_up_for_ever(tmp_path: Path) -> None:
     """Soft is no way out for applications that run only as a whole: after the timeout any pod takes any node."""
     blocker = named("blocker", 4, 1, 40)

@@ -53,6 +53,23 @@ steps:
 expect: ["completed == submitted"]
 """
 
+# The small one reclaims its quota from the lender, the large one preempts the small one, and then the lender is first again.
+LIVELOCK = """
+name: livelock
+nodes: [{name: fake, count: 1, capacity: {cpu: 8, memory: 64Gi}, pods: {start: 1s}}]
+stacks: [kueue]
+queues: {red: {cohort: all, quota: {cpu: 2}, borrow: any}, blue: {cohort: all, quota: {cpu: 3}, borrow: any}}
+preemption: {within-queue: lower-priority, reclaim: any, while-borrowing: lower-priority}
+steps:
+  - submit: {name: lender, queue: red, priority: 2, count: 1, duration: 1h, requests: {cpu: 5}}
+  - pause: 1s
+  - submit: {name: large, queue: blue, priority: 1, count: 1, duration: 1h, requests: {cpu: 4}}
+  - pause: 1s
+  - submit: {name: small, queue: blue, priority: 0, count: 1, duration: 1h, requests: {cpu: 2}}
+  - wait: {for: completed, timeout: 90s}
+expect: ['outcome == "clogged"', "evicted >= 6"]
+"""
+
 
 class Ran:
     """The trial of a run that must have completed: its record, evictions with names, times and pods."""
@@ -110,3 +127,13 @@ def test_idle_quota_is_shared_by_weight_and_each_flavor_has_its_own_nodes(start:
     of_blue = ran.pods.filter(pl.col("workload").str.starts_with("second"))["node"]
     assert (of_red == "old-0").sum() >= 2
     assert set(of_blue) <= {"new-0", "new-1"}
+
+
+def test_three_workloads_of_real_kueue_evict_each_other_for_ever_and_the_trial_says_so(
+    start: Start, tmp_path: Path
+) -> None:
+    ran = Ran(start, tmp_path, LIVELOCK)
+    assert {("lender", "reclaimed", "small"), ("small", "preempted", "large")} == set(ran.evicted())
+    clog = ran.record["clog"]
+    assert clog["kind"] == "livelock"
+    assert set(clog["workloads"]) == {"lender-0", "large-0", "small-0"}

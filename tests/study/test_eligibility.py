@@ -8,6 +8,7 @@ import pytest
 
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import NodeGroup, Target, Trial
+from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.study.eligibility import check
 from tests.sim.making import fakes, submit, to_the_end, trial
 
@@ -16,13 +17,16 @@ def _on(asked: Trial, on: str, name: str = "other") -> Trial:
     return dataclasses.replace(asked, on=on, setup=dataclasses.replace(asked.setup, name=name))
 
 
-KUBELETS = trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1, "memory": 1}, kubelet=True)])
+KUBELETS = trial(
+    *to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1000, "memory": 1}, kubelet=True, containers=True)]
+)
+PLAYED = trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1000, "memory": 1}, kubelet=True)])
 GANG = trial(*to_the_end(submit(1, pods=2, gang=True)), nodes=[fakes(1)])
 PLAIN = trial(*to_the_end(submit(1)), nodes=[fakes(1)])
 QUEUED = trial(*to_the_end(submit(1)), nodes=[fakes(1)], stack="mcad", settings={"mcad": {"version": "1.32"}})
 
 
-@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "kubelets"), (QUEUED, "1.32")])
+@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "real containers"), (QUEUED, "1.32")])
 def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -> None:
     checked = check([_on(PLAIN, "local", "plain"), _on(asked, "local")])
     assert [kept.setup.name for kept in checked.trials] == ["plain"]
@@ -57,3 +61,29 @@ def test_what_a_stack_cannot_do_is_said_with_the_stacks_that_can() -> None:
     declaring = trial(*to_the_end(submit(1, declares={"cpu": 5})), nodes=[fakes(1)])
     with pytest.raises(SetupProblem, match="nothing can be declared; stacks that can: mcad"):
         check([declaring])
+
+
+def test_kubelets_with_played_containers_run_on_local_but_not_on_a_kept_cluster_nor_with_half_a_core() -> None:
+    assert check([_on(PLAYED, "local")]).trials
+    half = dataclasses.replace(
+        PLAYED, setup=dataclasses.replace(PLAYED.setup, nodes=(NodeGroup("w", 1, {"cpu": 1500}, kubelet=True),))
+    )
+    for asked, word in (
+        (dataclasses.replace(_on(PLAYED, "local"), target=Target(cluster="mine")), "omit --cluster"),
+        (_on(half, "local"), "whole ones"),
+        (_on(PLAYED, "kubeconfig"), "--on local has kubelets"),
+    ):
+        with pytest.raises(SetupProblem, match=word):
+            check([asked])
+
+
+def test_what_kubelets_do_is_changed_only_where_there_are_some() -> None:
+    stop = NodeChange("stop", "stop", "w")
+    asked = trial((submit(1),), (stop,), nodes=PLAYED.setup.nodes)
+    assert check([_on(asked, "local")]).trials
+    with pytest.raises(SetupProblem, match="only --on local has kubelets"):
+        check([asked])
+    unready = trial((submit(1),), (NodeChange("not", "unready", "w"),), nodes=PLAYED.setup.nodes)
+    assert check([unready]).trials
+    with pytest.raises(SetupProblem, match="`stop` and `start` its kubelets"):
+        check([_on(unready, "local")])

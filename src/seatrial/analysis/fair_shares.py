@@ -9,7 +9,7 @@ Fairness is about one resource of a pool, the one most in demand: the largest su
 quotas are larger than what the nodes have, they count in proportion to it. Queues compete while at least two of the pool want
 something and together more than there is; at other times nobody is treated unfairly, however little is used.
 
-Quotas of several flavors count together: a trial does not record in which flavor a workload was admitted.
+Quotas of several flavors count together: a pod's flavor is known by its node only (pods.csv), and usage begins before it is bound.
 """
 
 from __future__ import annotations

@@ -17,22 +17,20 @@ nothing about the other four. A limit (`p99_s < 60`) has no such exception: it i
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from seatrial.analysis.cells import Cell, cell_of, spelled, varying
-from seatrial.analysis.resampling import of_pairs
+from seatrial.analysis.repeat_judging import FAILS, HOLDS, over_repeats
 from seatrial.analysis.sides import Side, sides_of, why_unlike
 from seatrial.analysis.studies import Study
 from seatrial.model.figures import FIGURES, NAMED, Value
 from seatrial.record.trial_record import CUT_OFF, DAMAGED, TrialRecord
-from seatrial.scenario.expression_grammar import ExpressionProblem, FigureReference
-from seatrial.scenario.expressions import Comparison, Expression
+from seatrial.scenario.expression_grammar import FigureReference
+from seatrial.scenario.expressions import Expression
 
-HOLDS, OPEN, FAILS, SKIPPED = "holds", "open", "fails", "skipped"
-EVERY_REPEAT = 5  # up to here the interval is the range
+SKIPPED = "skipped"
 FEWEST = 3  # repeats; if only two were left, both would be on the wrong side of a true mean one time in four
 OUTCOME = "ends completed"
 
@@ -309,78 +307,11 @@ class _Gate:
             yield self._verdict(where, HOLDS, self.expression.explain(rows[0]) if len(rows) == 1 else "")
 
     def _over_repeats(self, where: str, rows: Sequence[Mapping[str, Value]]) -> Verdict:
-        try:
-            may_hold = self.expression.decide(lambda comparison, wanted: _may_be(comparison, wanted, rows))
-            means = self._means(rows)
-            holds = self.expression.evaluate(means)
-        except ExpressionProblem as problem:
-            return self._verdict(where, FAILS, f"`{self.text}` cannot be judged: {problem.message}")
-        found = f"{self.expression.explain(means)}{self._margins(rows)}, over {len(rows)} repeats"
-        if not may_hold:
-            return self._verdict(where, FAILS, f"`{self.text}` does not hold: {found}")
-        if not holds:
-            return self._verdict(
-                where, OPEN, f"`{self.text}` does not hold on average, but that is not beyond noise: {found}"
-            )
-        return self._verdict(where, HOLDS, found)
-
-    def _means(self, rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
-        """Means of measured figures over the repeats; the rest from the first repeat."""
-        values = dict(rows[0])
-        for name in self.expression.names:
-            measured = [row.get(name) for row in rows]
-            numbers = [value for value in measured if isinstance(value, int | float) and not isinstance(value, bool)]
-            if len(numbers) == len(rows):
-                values[name] = statistics.fmean(numbers)
-            elif None in measured:
-                values[name] = None
-        return values
-
-    def _margins(self, rows: Sequence[Mapping[str, Value]]) -> str:
-        parts = []
-        comparisons = list(self.expression.comparisons())
-        for comparison in comparisons:
-            margins = [margin for row in rows if (margin := comparison.margin(row)) is not None]
-            if len(margins) == len(rows) and len(set(margins)) > 1:
-                low, high = _interval(margins)
-                mean = statistics.fmean(margins)
-                which = f" in `{comparison.text}`" if len(comparisons) > 1 else ""
-                parts.append(f"left − right{which} is {mean:.4g} ({low:.4g} … {high:.4g})")
-        return "; " + "; ".join(parts) if parts else ""
+        judged = over_repeats(self.expression, rows)
+        return self._verdict(where, judged.state, judged.explanation)
 
 
 def _without(verdict: Verdict, repeats: int, doubts: Sequence[str]) -> Verdict:
     """The verdict with what was left out."""
     said = f"left out {len(doubts)} of {repeats} repeats: {'; '.join(doubts)}"
     return replace(verdict, explanation=f"{verdict.explanation}; {said}", left_out=said)
-
-
-def _may_be(comparison: Comparison, wanted: bool, rows: Sequence[Mapping[str, Value]]) -> bool:
-    """Whether the comparison may come out as wanted, given its margins in all repeats."""
-    each = [comparison.holds(row) for row in rows]
-    if None in each:
-        return False
-    margins = [comparison.margin(row) for row in rows]
-    known = [margin for margin in margins if margin is not None]
-    if len(known) < len(rows) or _is_exact(comparison):
-        return all(one is wanted for one in each)
-    return comparison.may_be(wanted, *_interval(known))
-
-
-def _is_exact(comparison: Comparison) -> bool:
-    """Whether it compares exact figures and params only."""
-    figures = [_figure(name) for name in comparison.names]
-    return all(FIGURES[name].exact for name in figures if name in FIGURES)
-
-
-def _figure(name: str) -> str:
-    """`p99_s` of `p99_s(kueue)` and of `p99_s of the baseline`."""
-    return name.partition("(")[0].partition(" ")[0]
-
-
-def _interval(margins: Sequence[float]) -> tuple[float, float]:
-    if len(margins) <= EVERY_REPEAT:
-        return min(margins), max(margins)
-    effect = of_pairs([margins])
-    assert effect.low is not None and effect.high is not None
-    return effect.low, effect.high

@@ -6,6 +6,7 @@ slice at a time. Tables are written atomically: a reader never sees half of one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from seatrial.record.layout import PODS, SIZES, SUMMARY, TIMES
 
 DECIMALS = 6
 _TYPES = {FLAG: pl.Boolean, COUNT: pl.Int64, TEXT: pl.String}
+FLAVOR = "flavor"
 _SLICE = 100_000  # rows turned into seconds and text at a time
 
 _POD_COLUMNS = {
@@ -40,12 +42,12 @@ _POD_COLUMNS = {
 def write_tables(study: Study) -> list[Path]:
     """Writes the tables of the study from its trials; sizes.csv only if there is more than one size."""
     out = study.out
-    stages = order_of(study.trials)
+    stages, flavors = order_of(study.trials), has_flavors(study)
     rows: list[Figures] = []
     sizes, teams, trusted = Sizes(), TeamTables(), {trial.name for trial in study.trusted}
     with ExitStack() as files:
         times = files.enter_context(_rows(out / TIMES, times_columns(stages), lambda table: _times(table, stages)))
-        pods = files.enter_context(_rows(out / PODS, pods_columns(), _pods))
+        pods = files.enter_context(_rows(out / PODS, pods_columns(flavors), lambda table: _pods(table, flavors)))
         summary = files.enter_context(whole_file(out / SUMMARY))
         for trial in study.trials:
             seen = study.lifecycle(trial)
@@ -157,10 +159,15 @@ def times_columns(stages: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def pods_columns() -> list[str]:
+def has_flavors(study: Study) -> bool:
+    """Whether quotas of the study are of flavors: pods.csv then says which one a pod got."""
+    return any(trial.fleet.flavors for trial in study.trials)
+
+
+def pods_columns(flavors: bool) -> list[str]:
     """Columns of pods.csv."""
     *times, lost = _POD_COLUMNS
-    return ["trial", "workload", "pod", "node", *times, "time_to_start_s", lost]
+    return ["trial", "workload", "pod", "node", *times, "time_to_start_s", lost, *([FLAVOR] if flavors else [])]
 
 
 def times_parts(seen: Lifecycle, stages: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -179,13 +186,13 @@ def _times(part: pl.DataFrame, stages: Sequence[str]) -> pl.DataFrame:
     ).pipe(_with_all, times_columns(stages))  # fmt: skip
 
 
-def pods_parts(seen: Lifecycle) -> Iterator[pl.DataFrame]:
+def pods_parts(seen: Lifecycle, flavors: bool) -> Iterator[pl.DataFrame]:
     """pods.csv of one trial, in parts."""
-    return (_pods(part) for part in _parts([(seen, named_pods(seen))]))
+    return (_pods(part, flavors) for part in _parts([(seen, named_pods(seen))]))
 
 
 def named_pods(seen: Lifecycle) -> pl.DataFrame:
-    """The pods with the names of their workloads (`of`) and nodes (`node name`)."""
+    """The pods with the names of their workloads (`of`) and nodes (`node name`), and with their flavors if there are any."""
     numbers = seen.workloads["number"].to_numpy()
     row = np.full(int(numbers.max(initial=-1)) + 1, -1)
     row[numbers] = np.arange(len(numbers))
@@ -193,10 +200,21 @@ def named_pods(seen: Lifecycle) -> pl.DataFrame:
     known = (workload >= 0) & (workload < len(row))
     of = np.where(known, row[np.where(known, workload, 0)], -1) if len(row) else np.full(len(workload), -1)
     node = seen.pods["node"].fill_null(-1).to_numpy()
-    nodes = pl.Series(seen.nodes, dtype=pl.String)
-    return seen.pods.hstack(
-        [_gathered(seen.workloads["workload"], of).alias("of"), _gathered(nodes, node).alias("node name")]
-    )
+    named = [_gathered(seen.workloads["workload"], of).alias("of"),
+             _gathered(pl.Series(seen.nodes, dtype=pl.String), node).alias("node name")]  # fmt: skip
+    if seen.trial.fleet.flavors:
+        named.append(_gathered(_flavors(seen), node).alias(FLAVOR))
+    return seen.pods.hstack(named)
+
+
+def _flavors(seen: Lifecycle) -> pl.Series:
+    """Of every node. A pod admitted in a flavor can only be bound to the nodes of its group, which are called GROUP-NUMBER; nodes
+    of several flavors, or of none, have none."""
+    flavors = seen.trial.fleet.flavors
+    groups = Counter(flavor.nodes for flavor in flavors)
+    of = {flavor.nodes: flavor.name for flavor in flavors if groups[flavor.nodes] == 1}
+    every = of.get("") if len(flavors) == 1 else None
+    return pl.Series([every or of.get(node.rpartition("-")[0]) for node in seen.nodes], dtype=pl.String)
 
 
 def _gathered(names: pl.Series, places: npt.NDArray[np.int64]) -> pl.Series:
@@ -207,13 +225,14 @@ def _gathered(names: pl.Series, places: npt.NDArray[np.int64]) -> pl.Series:
     return names.gather(pl.Series(places, dtype=pl.Int64).set(pl.Series(~there), None))
 
 
-def _pods(part: pl.DataFrame) -> pl.DataFrame:
+def _pods(part: pl.DataFrame, flavors: bool) -> pl.DataFrame:
     times = {column: stage.name for column, stage in _POD_COLUMNS.items() if stage.name in part.columns}
     return part.select(
         "trial", pl.col("of").alias("workload"), pl.col("name").alias("pod"), pl.col("node name").alias("node"),
         *(_seconds(pl.col(stage) - pl.col("first_ns"), column.removesuffix("_s")) for column, stage in times.items()),
         _seconds(_difference(part, RUNNING.name, SCHEDULED.name), "time_to_start"),
-    ).pipe(_with_all, pods_columns())  # fmt: skip
+        *([FLAVOR] if flavors and FLAVOR in part.columns else []),
+    ).pipe(_with_all, pods_columns(flavors))  # fmt: skip
 
 
 def _seconds(nanoseconds: pl.Expr, name: str) -> pl.Expr:

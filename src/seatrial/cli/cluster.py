@@ -313,6 +313,6 @@ def build(
     from seatrial.clusters.programs.binaries import ensure_binaries
 
     own = [program for name in stacks.names() for program in stacks.find(name).real.programs()]
-    wanted = [*programs.CONTROL_PLANE, *own, *(programs.PEERS if peers else ())]
+    wanted = [*programs.CONTROL_PLANE, programs.KUBELETS, *own, *(programs.PEERS if peers else ())]
     for name, path in ensure_binaries(wanted).items():
         print(f"{name}: {path}")

@@ -27,7 +27,8 @@ def report(
 
     from rich.console import Console
 
-    from seatrial.analysis.gates import FAILS, judge
+    from seatrial.analysis.gates import judge
+    from seatrial.analysis.repeat_judging import FAILS
     from seatrial.analysis.studies import Study
     from seatrial.report.page import REPORT
     from seatrial.report.study_report import write_report

@@ -100,7 +100,7 @@ def run(
     notes = progress_console()
     for line in plan.notes:
         notes.print(line, soft_wrap=True, markup=False)
-    target = resume or out or _default_out(plan.source.name)
+    target = resume or out or default_out(plan.source.name)
     if dry_run:
         from seatrial.cli.dry_run import print_plan
 
@@ -137,16 +137,17 @@ def run(
             f"interrupted; what was observed is in {target}. Pictures: seatrial report -o {target}", soft_wrap=True
         )
         words.print(f"To continue: seatrial run --resume {target}", soft_wrap=True)
-        _leave_at_once(result.exit_status)
+        leave_at_once(result.exit_status)
     raise typer.Exit(3 if unbuilt else result.exit_status)
 
 
-def _leave_at_once(status: int) -> NoReturn:
+def leave_at_once(status: int) -> NoReturn:
     """Exits without freeing memory: a million simulated objects would take half a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def _default_out(name: str) -> Path:
+def default_out(name: str) -> Path:
+    """A directory named after the scenario and the time."""
     return Path("out") / f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"

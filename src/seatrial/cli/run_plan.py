@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,12 @@ class _Expansion:
             vary=ranges,
         )  # fmt: skip
 
+    def of(self, source: Scenario) -> _Expansion:
+        """The same options for another scenario."""
+        other = copy.copy(self)
+        other.source = source
+        return other
+
     def asked(self) -> dict[str, Any]:
         """The options, for study.json."""
         asked = {
@@ -170,6 +177,22 @@ def _not_with(ranges: Sequence[ValueRange], problem: ScenarioProblem) -> UsagePr
     first = problem.mistakes[0]
     paths = " ".join(f"--vary {one.path}" for one in ranges)
     return UsageProblem(f"{paths}: {first.what}", first.remedy)
+
+
+def check_condition(plan: RunPlan, text: str, ranges: Sequence[ValueRange]) -> None:
+    """Raises if a condition (of `find --so-that`) is none, or names something that the scenario does not have."""
+    source = plan.source.source
+    asking = dataclasses.replace(
+        plan.source, source=dataclasses.replace(source, data={**source.data, "expect": [text]})
+    )
+    assert isinstance(plan.expanded, _Expansion)
+    try:
+        plan.expanded.of(asking)(ranges)
+    except (ScenarioProblem, UsageProblem) as problem:
+        first = problem.mistakes[0] if isinstance(problem, ScenarioProblem) else None
+        what, remedy = (first.what, first.remedy) if first else (problem.message, problem.remedy)
+        what = what.partition(": ")[2] if what.startswith("--vary") else what
+        raise UsageProblem(f"--so-that '{cut(text)}': {what}", remedy) from None
 
 
 def _idle(trials: Sequence[Trial], ranges: Sequence[ValueRange]) -> list[str]:
@@ -257,7 +280,8 @@ def _built(place: Target, trials: Sequence[Trial]) -> tuple[list[Trial], list[st
     if place.cluster:
         return list(trials), []
     binaries = Path(place.binaries) if place.binaries else None
-    ensure_binaries(programs.CONTROL_PLANE, binaries)
+    kubelets = any(group.kubelet for trial in trials for group in trial.node_groups())
+    ensure_binaries([*programs.CONTROL_PLANE, *([programs.KUBELETS] if kubelets else ())], binaries)
     unbuilt: dict[str, SetupProblem] = {}
     for name in dict.fromkeys(trial.setup.stack for trial in trials):
         try:

@@ -301,11 +301,14 @@ def _still_running(situation: Situation) -> Diagnosis | None:
         first = next((workload for workload in waiting if not situation.fits_now(workload)), waiting[0])
         who = f"{listing(situation.names(waiting))} {'waits: it' if len(waiting) == 1 else f'wait: {first.name}'}"
         if situation.quotas and situation.lacks_quota(first):
-            parts.append(f"{who} waits for {situation.quotas.waits_for(first.queue, declared(first))}.")
+            parts.append(f"{who} waits for {situation.quotas.waits_for(first.queue, situation.asks(first))}.")
         else:
             room = situation.room[situation.grid.shape(first.shape)]
             pods = f"{some(missing(first), 'pod')} ({quantities(first.shape.requests)} each)"
             parts.append(f"{who} needs room for {pods}, and there is room for {room} now.")
+    if keepers := [workload for workload in waiting if workload.nodes]:
+        kept = some(len(situation.places(keepers)), "node")
+        parts.append(f"Meanwhile {doing(situation.names(keepers), 'holds', 'hold')} {kept}.")
     if never:
         one = never[0]
         parts.append(f"{one.name} can never run: {situation.too_large[one.number]}.")

@@ -71,15 +71,32 @@ class Situation:
 
     @cached_property
     def quotas(self) -> QueueQuotas | None:
-        """Quotas of the fleet's queues; None where it has none, or the stack has no queue that admits."""
-        if not self.state.fleet.queues or not self.state.queued:
+        """Quotas of the fleet's queues; None where it has none, or the stack has neither a queue that admits nor queues in its
+        scheduler."""
+        if not self.state.fleet.queues:
+            return None
+        if self.state.counts_bound:
+            bound = ((one.queue, scaled(one.shape.requests, len(one.nodes))) for one in self.state.workloads)
+            return QueueQuotas(self.state.fleet, bound)
+        if not self.state.queued:
             return None
         held = ((workload.queue, declared(workload)) for workload in self.state.workloads if workload.admitted)
         return QueueQuotas(self.state.fleet, held)
 
     def lacks_quota(self, workload: WorkloadState) -> bool:
-        """It is not admitted, and its queue has too little left."""
-        return bool(self.quotas and not workload.admitted and self.quotas.lacking(workload.queue, declared(workload)))
+        """It waits for quota, and its queue has too little left."""
+        return bool(self.quotas and self.waits(workload) and self.quotas.lacking(workload.queue, self.asks(workload)))
+
+    def waits(self, workload: WorkloadState) -> bool:
+        """It is not admitted; where the queues are the scheduler's, it has pods without a node."""
+        return missing(workload) > 0 if self.state.counts_bound else not workload.admitted
+
+    def asks(self, workload: WorkloadState) -> dict[str, int]:
+        """What its queue must have left for it. A scheduler's queue takes a gang whole and other workloads pod by pod."""
+        if not self.state.counts_bound:
+            return declared(workload)
+        pods = missing(workload) if workload.gang else min(missing(workload), 1)
+        return scaled(workload.shape.requests, pods)
 
     @cached_property
     def lines(self) -> list[list[WorkloadState]]:
@@ -137,8 +154,10 @@ class Situation:
         asked, quota = declared(workload), self.state.quota
         if quota is not None and not workload.admitted and (short := lacking(quota, asked)):
             return f"it requests {quantities(only(asked, short))} in all and the queue admits at most {amounts_of(quota, short)}"
-        if self.quotas and not workload.admitted and (why := self.quotas.why_never(workload.queue, asked)):
-            return why
+        if self.quotas and self.waits(workload):
+            in_all = declared(workload) if not self.state.counts_bound or workload.gang else self.asks(workload)
+            if why := self.quotas.why_never(workload.queue, in_all):
+                return why
         shape = self.grid.shape(workload.shape)
         own = sum(not self.grid.allowed(shape)[node] for node in workload.nodes)  # stands where nothing more may go
         need = workload.size - workload.finished - own

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.clusters.roster import Roster
 from seatrial.model.interfaces import Stack, Tally
+from seatrial.model.lifecycle import SCHEDULED
 from seatrial.model.load import Load
 from seatrial.model.plan import Trial
 from seatrial.model.randomness import stream_seed
@@ -171,7 +172,8 @@ class SimCluster:
     def state(self) -> State:
         fleet = self._trial.setup.fleet
         quota = None if fleet.queues else self._stack.quota(self._trial.setup.settings, self._sim.capacity())
-        return dataclasses.replace(self._sim.view.state(), quota=quota, fleet=fleet)
+        counts_bound = self._stack.quota_from == SCHEDULED.name
+        return dataclasses.replace(self._sim.view.state(), quota=quota, fleet=fleet, counts_bound=counts_bound)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         return self._sim.view.holders()

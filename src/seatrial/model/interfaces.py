@@ -28,7 +28,8 @@ T = TypeVar("T")
 class Tally:
     """How a load went: what was asked for and what the client achieved (ns; sends from first to last).
 
-    `late_ns`: how long after it was due an item was sent, at worst; of items due together the first counts.
+    `late_ns`: how long after it was due an item was sent, at worst; of items due together the first counts. `late_p50_ns` and
+    `late_p99_ns`: percentiles of all items; None where items are not due at times.
     """
 
     phase: str
@@ -36,6 +37,8 @@ class Tally:
     wanted_ns: int
     took_ns: int
     late_ns: int = 0
+    late_p50_ns: int | None = None
+    late_p99_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class PresenceSigns:
     crd: str = ""
     deployments: tuple[str, ...] = ()
     served: str = ""
+    rivals: tuple[str, ...] = ()  # Deployments of another stack that owns the same CRD in another version
 
 
 class RealSide(Protocol):
@@ -151,6 +155,9 @@ class Stack(Protocol):
 
     def releases(self, settings: Settings) -> Sequence[int]:
         """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
+
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        """Those of them that can free anything in this trial."""
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
         """The most that its queue admits at the same time on nodes of this total capacity; None: no limit."""

@@ -3,7 +3,10 @@
 STUDY_LABEL = "seatrial.dev/study"  # the study that created it; `clean` selects by it
 WORKLOAD_LABEL = "seatrial.dev/workload"  # which workload an object belongs to
 GROUP_LABEL = "seatrial.dev/nodes"  # which node group a fake node belongs to
-DURATION_ANNOTATION = "seatrial.dev/duration"  # how long a pod runs on a fake node
+KUBELET_LABEL = "seatrial.dev/kubelet"  # on nodes that have one: KWOK leaves them alone
+DURATION_ANNOTATION = (
+    "seatrial.dev/duration"  # how long a pod runs on a fake node, or on one whose containers are played
+)
 TOUCHED_ANNOTATION = "seatrial.dev/touched"  # when a pod was last patched for a restarted KWOK
 UNREADY_ANNOTATION = "seatrial.dev/unready"  # a fake node that a step made NotReady
 GANG_LABEL = "seatrial.dev/gang"  # on pods whose application is played: how many of them run only together

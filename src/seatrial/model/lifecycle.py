@@ -71,6 +71,18 @@ def lifecycle_with(*more: Stage) -> tuple[Stage, ...]:
     return tuple(order)
 
 
+# What a container runtime that tells its times adds, on nodes with kubelets.
+SANDBOX = Stage("sandbox", "pod", "the pod has its sandbox and its network", spent_on="setting up the sandbox")
+PULLED = Stage("pulled", "pod", "the pod's image is there", spent_on="pulling")
+CONTAINER_CREATED = Stage("container_created", "pod", "the pod's container exists", spent_on="creating the container")
+
+
+def with_kubelets(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """A stack's stages, and before `running` those that a container runtime tells."""
+    place = list(stages).index(RUNNING)
+    return (*stages[:place], SANDBOX, PULLED, CONTAINER_CREATED, *stages[place:])
+
+
 def index_of(stages: Sequence[Stage]) -> dict[str, int]:
     """Stage name to the number that stands for it in this trial."""
     return {stage.name: number for number, stage in enumerate(stages)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,6 +85,22 @@ def load_of(
         return workload(index, which, number, streams[which])
 
     return Load(phase, count, pace, due, item)
+
+
+class Lateness(NamedTuple):
+    """How long after they were due items were sent, in ns: at worst (see `latest`), and at percentiles of all items."""
+
+    worst: int
+    p50: int
+    p99: int
+
+
+def lateness(due: Times, sent: Sequence[int]) -> Lateness:
+    """Of times from the start of the phase. Percentiles are by nearest rank, and count every item of a burst: a trace's job that
+    was due together with others was late, too, if it was sent after them."""
+    late = np.asarray(sent, dtype=np.int64) - due
+    p50, p99 = np.quantile(late, (0.5, 0.99), method="inverted_cdf")
+    return Lateness(latest(due, sent), max(int(p50), 0), max(int(p99), 0))
 
 
 def latest(due: Times, sent: Sequence[int]) -> int:

@@ -67,6 +67,17 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class PlayedRuntime:
+    """What the container runtime of a played node takes, if the scenario says so for a node group."""
+
+    sandbox: Span = Span()  # of a pod, with its network
+    start: Span = Span()  # of a container
+    at_once: int = 0  # sandboxes and containers started at the same time; 0: any number
+    image: int = 0  # bytes
+    bandwidth: int = 0  # of pulls, bytes per second; 0: images are there at once
+
+
+@dataclass(frozen=True, slots=True)
 class NodeGroup:
     """Identical nodes, named `NAME-0` …; `kubelet` nodes run containers, the others are fake and follow `create` and `start`.
 
@@ -82,6 +93,8 @@ class NodeGroup:
     create: Span = Span()  # bound → container being created
     start: Span = Span()  # container being created → running
     existing: str = ""
+    containers: bool = False  # its kubelets run real containers; without it they are played
+    runtime: PlayedRuntime | None = None  # of a kubelet; None: as the settings of `kubelet` say
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,9 @@ class Workload:
     queue: str = ""
     class_name: str = ""
     checkpoint: int = 0
+    trace_wait: int = (
+        -1
+    )  # of a replayed trace: how long it waited in the recorded system, at the speed of the replay, ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ what a scenario names for one component wins over both. A QPS of 0 is no limit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ class Setting:
     name: str
     default: Scalar
     about: str
-    choices: tuple[str, ...] = ()  # for text settings: allowed values
-    kind: str = "count"  # count, duration (ns once parsed), text or flag
+    choices: tuple[str, ...] = ()  # for text settings: allowed values; for names: each of the list
+    kind: str = "count"  # count, duration (ns once parsed), text, names (a list in a text) or flag
     least: int = 0  # of a count
     per_trial: bool = False  # a setting of objects that a trial creates, not of processes
 
@@ -91,7 +92,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "on existing nodes: an image with `sleep`, which runs as long as a pod should",
         kind="text",
     ),
-    # The simulator's kubelet; docs/simulator.md says how the figures were found.
+    # The simulator's kubelet, and the played containers of real ones; docs/simulator.md says how the figures were found.
     Setting(
         "kubelet",
         "start-latency",
@@ -129,6 +130,11 @@ PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedule
 def is_flag(component: str, name: str) -> bool:
     """Whether the setting is a flag of a real process, which models ignore."""
     return component in PROCESSES and (name.startswith("--") or name in ("args", "feature-gates"))
+
+
+def words(written: Scalar) -> list[str]:
+    """The names in a list with commas or semicolons."""
+    return [word for word in re.split(r"[\s,;]+", str(written)) if word]
 
 
 def shown(setting: Setting) -> str:

@@ -70,3 +70,4 @@ class State:
     queued: bool = False  # the stack has a queue, and `admitted` is its decision
     dead: tuple[str, ...] = ()  # components that should run and do not
     fleet: Fleet = field(default_factory=Fleet)  # with queues, quotas are theirs and `quota` is None
+    counts_bound: bool = False  # queues are the scheduler's: a pod counts from when it has a node

@@ -38,6 +38,26 @@ KEPT: dict[str, tuple[str, ...]] = {
     "workqueue_depth": ("name",),
     "scheduler_pending_pods": ("queue",),
     "scheduler_schedule_attempts_total": ("result",),
+    # Of all kubelets of a process together. The time from a pod's change to the status that the server has of it is `status_sync`.
+    "kubelet_pleg_relist_duration_seconds_sum": (),
+    "kubelet_pleg_relist_duration_seconds_count": (),
+    "kubelet_pleg_relist_duration_seconds_bucket": ("le",),
+    "kubelet_pleg_relist_interval_seconds_sum": (),
+    "kubelet_pleg_relist_interval_seconds_count": (),
+    "kubelet_pod_worker_duration_seconds_sum": ("operation_type",),
+    "kubelet_pod_worker_duration_seconds_count": ("operation_type",),
+    "kubelet_pod_worker_start_duration_seconds_sum": (),
+    "kubelet_pod_worker_start_duration_seconds_count": (),
+    "kubelet_pod_start_sli_duration_seconds_sum": (),
+    "kubelet_pod_start_sli_duration_seconds_count": (),
+    "kubelet_pod_start_sli_duration_seconds_bucket": ("le",),
+    "kubelet_pod_status_sync_duration_seconds_sum": (),
+    "kubelet_pod_status_sync_duration_seconds_count": (),
+    "kubelet_runtime_operations_total": ("operation_type",),
+    "kubelet_runtime_operations_errors_total": ("operation_type",),
+    "kubelet_runtime_operations_duration_seconds_sum": ("operation_type",),
+    "kubelet_runtime_operations_duration_seconds_count": ("operation_type",),
+    "kubelet_evictions": ("eviction_signal",),
 }
 _LASTING = {"WATCH", "CONNECT"}  # long-running requests, left out of durations
 _NAMES = {name.encode(): name for name in KEPT}

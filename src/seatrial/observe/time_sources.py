@@ -7,8 +7,8 @@ from typing import Any
 from seatrial.kube.shapes import nanoseconds
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
 
-CLIENT, WATCH, LISTED, AUDIT, OBJECT, EVENT = range(6)
-NAMES = ("client", "watch", "list", "audit", "object", "event")
+CLIENT, WATCH, LISTED, AUDIT, OBJECT, EVENT, RUNTIME = range(7)
+NAMES = ("client", "watch", "list", "audit", "object", "event", "runtime")
 
 # Delay of a watch event on a machine that keeps up, until a run has measured it.
 WATCH_ERROR = 50 * MILLISECOND
@@ -23,7 +23,7 @@ def table(watch_error: int | None = None, longest_gap: int = 0, clock_off: int =
     cluster's clock. A record of a list has its own error: the time since the gap began."""
     errors = (
         0, WATCH_ERROR if watch_error is None else watch_error, max(longest_gap, SECOND), MICROSECOND,
-        OBJECT_ERROR + clock_off, EVENT_ERROR + clock_off,
+        OBJECT_ERROR + clock_off, EVENT_ERROR + clock_off, MICROSECOND,
     )  # fmt: skip
     return [{"name": name, "error_ns": error} for name, error in zip(NAMES, errors, strict=True)]
 

@@ -22,7 +22,7 @@ SMALL = 1 << 16  # bytes of submitted.jsonl, some 600 workloads
 _SCHEMA = {
     "workload": pl.String, "number": pl.Int32, "phase": pl.String, "pods": pl.Int32, "at_ns": pl.Int64,
     "refused": pl.String, "error_ns": pl.Int64, "queue": pl.String, "class": pl.String, "priority": pl.Int32,
-    "index": pl.Int32, "shape": pl.String,
+    "index": pl.Int32, "shape": pl.String, "trace_wait_s": pl.Float64,
 }  # fmt: skip
 _ATTRIBUTES = {"class": "class_name"}  # columns whose name is a keyword
 
@@ -41,6 +41,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     class_name: str = msgspec.field(default="", name="class")  # empty: the phase
     priority: int = 0
     shape: str = ""  # of its pods, where the phase has several
+    trace_wait_s: float | None = None  # of a replayed trace: how long it waited in the recorded system
 
 
 class SubmittedLine(msgspec.Struct):
@@ -58,6 +59,7 @@ class SubmittedLine(msgspec.Struct):
     priority: int | None = None
     index: int | None = None
     shape: str | None = None
+    trace_wait_s: float | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -77,6 +79,7 @@ class Submissions:
         line = _Line(
             workload.name, number, workload.phase, workload.index, workload.pods, workload.duration / SECOND, at, refused,
             error, workload.queue, workload.class_name, workload.shape.priority, workload.shape.name,
+            workload.trace_wait / SECOND if workload.trace_wait >= 0 else None,
         )  # fmt: skip
         self._lines.append(self._encode(line))
         if len(self._lines) >= 4096:

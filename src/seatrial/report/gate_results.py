@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED, Verdict
+from seatrial.analysis.gates import SKIPPED, Verdict
+from seatrial.analysis.repeat_judging import FAILS, HOLDS, OPEN
 from seatrial.analysis.studies import Study
 from seatrial.report.comparisons import escaped
 from seatrial.report.text_tables import CONTROL, print_line

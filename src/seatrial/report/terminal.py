@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from seatrial.analysis.searched_studies import searches_of
 from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import size_table
 from seatrial.analysis.trial_figures import Figures
@@ -14,7 +15,9 @@ from seatrial.record.trial_record import CUT_OFF, DAMAGED, REAL, UNVERIFIED, VER
 from seatrial.report.answer_figures import answers, with_answers
 from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, grouped
+from seatrial.report.replay_lines import print_replays
 from seatrial.report.request_tables import print_load
+from seatrial.report.search_lines import print_answers
 from seatrial.report.summary_details import print_findings, print_sizes, since_first
 from seatrial.report.team_lines import print_teams
 from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line, width
@@ -40,6 +43,9 @@ def summary_table(study: Study, console: Console) -> None:
     print_line(console, _title(study, rows, dates[0] if date_above else ""), "bold")
     if study.unfinished:
         print_line(console, study.unfinished, "yellow")
+    searches = searches_of(study)
+    if searches is not None:
+        print_answers(searches, searches.rows, console)
     _print_answer(console, study, groups)
     if any(row["workloads"] for row in rows):
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")
@@ -50,6 +56,7 @@ def summary_table(study: Study, console: Console) -> None:
     print_findings(console, study, rows)
     print_load(console, study)
     print_teams(console, study)
+    print_replays(console, study)
     print_sizes(console, size_table(study), plus_minus)
 
 

@@ -53,6 +53,31 @@ class Comparison:
         left, right = (side if isinstance(side, int | float) else None for side in sides)
         return None if left is None or right is None else float(left - right)
 
+    def slack(self, values: Mapping[str, Value]) -> float | None:
+        """How far it is from changing, relative to its right side: negative where it does not hold. None as `margin`."""
+        margin = self.margin(values)
+        if margin is None or self.right is None:
+            return None
+        right, left = (_value(side, values) for side in (self.right, self.left))
+        size = next((abs(side) for side in (right, left) if isinstance(side, int | float) and side), 1.0)
+        match self.op:
+            case ast.Lt() | ast.LtE():
+                return -margin / size
+            case ast.Eq():
+                return -abs(margin) / size
+            case ast.NotEq():
+                return abs(margin) / size
+        return margin / size
+
+    def limit_of(self, name: str) -> float | None:
+        """The number that a single name is compared with."""
+        sides = (self.left, self.right)
+        if self.right is None or not any(isinstance(side, ast.Name) and side.id == name for side in sides):
+            return None
+        other = self.right if isinstance(self.left, ast.Name) and self.left.id == name else self.left
+        value = None if grammar.names_in(other) else _value(other, {})
+        return float(value) if isinstance(value, int | float) else None
+
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
         """Whether the comparison can be `wanted` if the margin is within these bounds."""
         match self.op:
@@ -141,6 +166,10 @@ class Expression:
             if isinstance(part, ast.Compare):
                 yield from _comparisons(part)
 
+    def slack(self, values: Mapping[str, Value]) -> float | None:
+        """How far the condition is from changing: of `and` the least of its parts, of `or` the most. None if it has no numbers."""
+        return _slack(self.tree, values)
+
     def decide(self, may_be: Callable[[Comparison, bool], bool]) -> bool:
         """Whether it may hold, if `may_be` says of each comparison whether it may come out as wanted."""
         return _decide(self.tree, True, may_be)
@@ -156,6 +185,20 @@ def _decide(node: ast.expr, wanted: bool, may_be: Callable[[Comparison, bool], b
         case ast.Compare():
             return (all if wanted else any)([may_be(one, wanted) for one in _comparisons(node)])
     return may_be(Comparison(node), wanted)
+
+
+def _slack(node: ast.expr, values: Mapping[str, Value]) -> float | None:
+    match node:
+        case ast.BoolOp(op=op, values=parts):
+            known = [slack for part in parts if (slack := _slack(part, values)) is not None]
+            return (min if isinstance(op, ast.And) else max)(known, default=None)
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            slack = _slack(part, values)
+            return None if slack is None else -slack
+        case ast.Compare():
+            known = [slack for one in _comparisons(node) if (slack := one.slack(values)) is not None]
+            return min(known, default=None)
+    return None
 
 
 def _comparisons(node: ast.Compare) -> list[Comparison]:

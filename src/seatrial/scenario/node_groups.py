@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema
 
-from seatrial.model.plan import NodeGroup
+from seatrial.model.plan import NodeGroup, PlayedRuntime, Span
 from seatrial.scenario.field_types import (
+    ONE_AMOUNT,
     CapacityMap,
-    Flag,
+    Count,
     LabelText,
     ObjectName,
     SelectorText,
+    SpanText,
     TaintText,
+    quantity,
     whole_number,
 )
-from seatrial.scenario.fields import FieldMistake, Fields
+from seatrial.scenario.fields import FieldMistake, Fields, alone, shown, wrong
 from seatrial.scenario.node_trace_fields import NodeTraceFields
 from seatrial.scenario.pod_delays import DEFAULT_PODS, PodDelays
 from seatrial.traces.problem import TraceProblem
@@ -28,6 +31,53 @@ from seatrial.traces.problem import TraceProblem
 MOST_NODES = 1_000_000  # of a group; Kubernetes itself ends at 5,000
 YAML = (".yaml", ".yml")
 EXISTING = "existing"  # name of the group of nodes that exist already
+
+
+CONTAINERS = "containers"
+
+
+def _kubelet(value: Any) -> bool | str:
+    if value != CONTAINERS and not isinstance(value, bool):
+        remedy = "write true (its containers are played), containers (real ones) or false (a fake node)"
+        raise wrong(f"{shown(value)} is no kind of kubelet", remedy)
+    return value  # type: ignore[no-any-return]
+
+
+_KubeletKind = Annotated[
+    Any,
+    BeforeValidator(_kubelet),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": [CONTAINERS]}]}),
+]
+
+
+def _bytes(value: Any) -> int:
+    size = quantity(value, "memory")
+    if size <= 0:
+        raise wrong(f"{shown(value)} is no size", "write one like 500M or 2Gi")
+    return size
+
+
+_Size = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(ONE_AMOUNT)]
+
+
+class RuntimeFields(Fields):
+    """What the container runtime of a kubelet takes, where containers are played; it replaces start-latency and start-work."""
+
+    sandbox: SpanText = Field(Span(), description="From bound to the pod's sandbox and network: 1s, or 1s..3s.")
+    start: SpanText = Field(Span(), description="From container created to started: 200ms, or 100ms..2s.")
+    at_once: Count | None = Field(
+        None, alias="at-once", description="Sandboxes and containers started at the same time on a node; default: any."
+    )
+    image: _Size | None = Field(None, description="Size of the image, pulled by the first pod of a node.")
+    bandwidth: _Size | None = Field(None, description="Of pulls, per second: 100M.")
+
+    @classmethod
+    def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
+        return alone(written, image="bandwidth", bandwidth="image")
+
+    def runtime(self) -> PlayedRuntime:
+        """As a plan has it."""
+        return PlayedRuntime(self.sandbox, self.start, self.at_once or 0, self.image or 0, self.bandwidth or 0)
 
 
 class NodeGroupFields(Fields):
@@ -38,15 +88,22 @@ class NodeGroupFields(Fields):
     capacity: CapacityMap = Field(description="Capacity of a node: cpu and memory, pods (default 110), GPUs and so on.")
     labels: dict[str, LabelText] = Field({}, description="Labels of the nodes.")
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
-    kubelet: Flag = Field(False, description="true: a kubelet runs containers; false: fake nodes that only play them.")
+    kubelet: _KubeletKind = Field(
+        False, description="true: a real kubelet, played containers; containers: real ones; false: a fake node."
+    )
     pods: PodDelays = Field(PodDelays.model_construct(), description="Start delays of pods on a fake node.")
+    runtime: RuntimeFields | None = Field(None, description="What a kubelet's runtime takes (kubelet: true).")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
-        if written.get("kubelet") is True and "pods" in written:
+        found: list[FieldMistake] = []
+        if written.get("kubelet") in (True, CONTAINERS) and "pods" in written:
             what = "'pods' sets the delays of fake nodes; a kubelet has its own"
-            return [FieldMistake("pods", what, "remove `pods`, or `kubelet: true`")]
-        return []
+            found.append(FieldMistake("pods", what, "remove `pods`, or `kubelet`; `runtime` has those of a kubelet"))
+        if "runtime" in written and written.get("kubelet") is not True:
+            what = "'runtime' says what played containers take"
+            found.append(FieldMistake("runtime", what, "remove it, or add `kubelet: true`"))
+        return found
 
     def group(self) -> NodeGroup:
         """The group with its defaults filled in."""
@@ -56,9 +113,11 @@ class NodeGroupFields(Fields):
             {"pods": DEFAULT_PODS, **self.capacity},
             dict(self.labels),
             tuple(self.taints),
-            self.kubelet,
+            bool(self.kubelet),
             self.pods.create,
             self.pods.start,
+            containers=self.kubelet == CONTAINERS,
+            runtime=self.runtime.runtime() if self.runtime else None,
         )
 
 

@@ -87,6 +87,12 @@ def parsed(setting: Setting, value: Any) -> Scalar:
             if setting.choices and value not in setting.choices:
                 what = f"{setting.component} has no {setting.name} '{value}'"
                 raise wrong(what, remedy_for(value, setting.choices))
+        case "names":
+            field_types.text(value)
+            unknown = [name for name in table.words(value) or [""] if name not in setting.choices]
+            if unknown:
+                what = f"{setting.component}.{setting.name} has no '{unknown[0]}'"
+                raise wrong(what, remedy_for(unknown[0], setting.choices))
         case _:
             if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.least:
                 what = f"{shown(value)} is not a number of {setting.least} or more"

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable
 
 from seatrial.model.interfaces import Tally
-from seatrial.model.load import Load, latest
+from seatrial.model.load import Load, lateness
 from seatrial.model.plan import Workload
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 from seatrial.sim.kernel import Kernel
@@ -85,8 +85,8 @@ class SubmittingClient:
         self._answered += 1
         if self._answered == self._load.count:
             took, due = self._times[-1] - self._times[0], self._load.due
-            wanted, late = (took, 0) if due is None else (int(due[-1]), latest(due, self._times))
-            self._done(Tally(self._load.phase, self._load.count, wanted, took, late))
+            wanted, late = (took, ()) if due is None else (int(due[-1]), lateness(due, self._times))
+            self._done(Tally(self._load.phase, self._load.count, wanted, took, *late))
         elif self._answered == self._released:
             self._kernel.at(self._round_at + self._load.pace.every, self._round)
 

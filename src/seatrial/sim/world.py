@@ -284,7 +284,7 @@ class Sim:
         elif not self.owners.scheduled(pod):
             return
         if group.kubelet:
-            self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs)
+            self._kubelets.start(pod, node, self.nodes.capacity[0][node] / 1000, self._runs, group.runtime)
         elif group.create.most or group.create.least:
             self.kwok.play(pod, self.kwok.drawn(group.create), self._container_created)
         else:

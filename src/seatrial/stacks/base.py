@@ -81,6 +81,9 @@ class StackBase(Stack):
     def releases(self, settings: Settings) -> Sequence[int]:  # noqa: ARG002
         return ()
 
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        return self.releases(trial.setup.settings)
+
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:  # noqa: ARG002
         return None
 

@@ -196,7 +196,9 @@ def _container(shape: PodShape, duration: int) -> dict[str, Any]:
     """A real image gets no cpu or memory limit: with a few millicores a container takes minutes to start."""
     amounts = {name: format_quantity(amount, name) for name, amount in shape.requests.items()}
     if not shape.image:
-        return {"name": "main", "image": IMAGE, "resources": {"requests": amounts, "limits": amounts}}
+        # An image without a tag would be pulled for every pod, and kubelets pull five times a second.
+        policy = {"imagePullPolicy": "IfNotPresent"}
+        return {"name": "main", "image": IMAGE, **policy, "resources": {"requests": amounts, "limits": amounts}}
     limits = {name: amount for name, amount in amounts.items() if name not in ("cpu", "memory")}
     command = ["sleep", f"{duration / SECOND:g}"]
     return {

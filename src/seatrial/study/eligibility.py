@@ -15,7 +15,7 @@ from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Scalar, Trial
 from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
 from seatrial.observe.machine import free_bytes
-from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, NodeChange
 from seatrial.scenario.actions.send_requests import Requests
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
@@ -127,8 +127,32 @@ def _who_has(stage: str) -> str:
 
 
 def _lacks_kubelets(trial: Trial) -> str | None:
-    if trial.on != "sim" and any(group.kubelet for group in trial.node_groups()):
-        return f"its nodes have kubelets, and --on {trial.on} has only fake ones so far"
+    groups = [group for group in trial.node_groups() if group.kubelet]
+    if trial.on == "sim" or not groups:
+        return None
+    if trial.on == "kubeconfig":
+        return "its nodes have kubelets, and --on kubeconfig makes only fake ones; --on local has kubelets"
+    if trial.target.cluster:
+        return "its nodes have kubelets, and a kept cluster has only fake ones; omit --cluster"
+    for group in groups:
+        if group.containers:
+            return f"the kubelets of '{group.name}' run real containers, which --on local cannot yet; `kubelet: true` plays them"
+        if group.capacity["cpu"] % 1000:
+            return (
+                f"the kubelets of '{group.name}' have a fraction of a core, and a machine has whole ones; change `cpu`"
+            )
+    return None
+
+
+def _changes_kubelets(trial: Trial) -> str | None:
+    kubelets = {group.name for group in trial.node_groups() if group.kubelet}
+    for phase in trial.phases(NodeChange):
+        if phase.change in KUBELET_CHANGES and trial.on != "local":
+            return f"its phase {phase.name} changes what kubelets do, and only --on local has kubelets"
+        if phase.change in ("ready", "unready") and phase.group in kubelets and trial.on == "local":
+            return (
+                f"its phase {phase.name} sets a condition that a kubelet sets itself; `stop` and `start` its kubelets"
+            )
     return None
 
 
@@ -216,6 +240,7 @@ HINDRANCES = (
     _lacks_machines,
     _changes_the_server,
     _lacks_kubelets,
+    _changes_kubelets,
     _lacks_existing,
     _brings_parts,
     _lacks_the_application,

@@ -55,6 +55,16 @@ def begun_study(out: Path) -> dict[str, Any]:
 def resumed(out: Path, study: Mapping[str, Any], trials: Sequence[Trial]) -> Resumed:
     """What is left of the study in `out`. `study`: the study.json that the same command would write now."""
     earlier = begun_study(out)
+    refuse_differences(out, earlier, study, trials)
+    left = left_to_run(out, trials)
+    document = {key: value for key, value in earlier.items() if key != "run"}
+    return Resumed(document, dict(earlier.get("run") or {}), _placed(left, earlier))
+
+
+def refuse_differences(
+    out: Path, earlier: Mapping[str, Any], study: Mapping[str, Any], trials: Sequence[Trial]
+) -> None:
+    """Raises if anything differs that matters for the trials."""
     found = differences(earlier, study, trials)
     if found:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
@@ -62,9 +72,6 @@ def resumed(out: Path, study: Mapping[str, Any], trials: Sequence[Trial]) -> Res
             f"--resume {out}: not the same study: {'; '.join(found[:SHOWN] + more)}",
             "restore what changed, or run a new study with -o another directory",
         )
-    left = left_to_run(out, trials)
-    document = {key: value for key, value in earlier.items() if key != "run"}
-    return Resumed(document, dict(earlier.get("run") or {}), _placed(left, earlier))
 
 
 def differences(earlier: Mapping[str, Any], study: Mapping[str, Any], trials: Sequence[Trial]) -> list[str]:
@@ -98,12 +105,22 @@ def left_to_run(out: Path, trials: Sequence[Trial]) -> list[Trial]:
 
 def clear(out: Path, left: Sequence[Trial]) -> None:
     """Removes what trials that did not end have left, and what is made of all trials at the end."""
-    for trial in left:
-        directory = out / TRIALS / trial.name
+    _clear(out, [out / TRIALS / trial.name for trial in left])
+
+
+def keep_ended(out: Path) -> list[str]:
+    """The names of trials that have ended; removes what others have left, and what is made of all trials at the end."""
+    begun = sorted(path for path in (out / TRIALS).iterdir() if path.is_dir())
+    ended = [path for path in begun if _has_ended(path)]
+    _clear(out, [path for path in begun if path not in ended])
+    return [path.name for path in ended]
+
+
+def _clear(out: Path, directories: Sequence[Path]) -> None:
+    for directory in directories:
         if directory.is_dir():
             _refuse_remains(out, directory)
-    for trial in left:
-        directory = out / TRIALS / trial.name
+    for directory in directories:
         if directory.is_dir():
             shutil.rmtree(directory)
     for name in REMOVABLE:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.analysis.gates import FAILS, Verdict, judge, unfinished
+from seatrial.analysis.gates import Verdict, judge, unfinished
+from seatrial.analysis.repeat_judging import FAILS
 from seatrial.analysis.studies import Study
 from seatrial.model.plan import Trial
 from seatrial.study import resuming, study_directory

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seatrial.model.distributions import Distribution
 from seatrial.model.fleet import Fleet
 from seatrial.model.interfaces import Stack
+from seatrial.model.lifecycle import Stage, with_kubelets
 from seatrial.model.plan import Trial, to_json
 from seatrial.record.layout import FORMAT
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.stacks import model_verified
+
+
+def stages_of(trial: Trial, stack: Stack) -> Sequence[Stage]:
+    """The lifecycle of the trial: the stack's, and what the runtimes of its kubelets tell."""
+    told = trial.on == "local" and any(group.kubelet and not group.containers for group in trial.node_groups())
+    return with_kubelets(stack.stages) if told else stack.stages
 
 
 def description(trial: Trial, stack: Stack) -> dict[str, Any]:
@@ -32,7 +40,7 @@ def description(trial: Trial, stack: Stack) -> dict[str, Any]:
         "settings": to_json(trial.setup.settings),
         "client": to_json(trial.setup.client),
         "components": list(trial.setup.components),
-        "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stack.stages],
+        "stages": [{name: getattr(stage, name) for name in _OF_STAGES} for stage in stages_of(trial, stack)],
         "phases": {submit.name: _phase(submit, trial) for submit in trial.phases(Submit)},
         "groups": {
             group.name: {"labels": dict(group.labels), "taints": to_json(group.taints)} for group in trial.node_groups()

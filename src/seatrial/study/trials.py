@@ -8,7 +8,7 @@ import datetime
 import gzip
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -17,7 +17,7 @@ from typing import Any
 from seatrial import stacks
 from seatrial.model.doubts import RATES, TIMES, Doubt
 from seatrial.model.errors import SetupProblem
-from seatrial.model.interfaces import Cluster, Stack
+from seatrial.model.interfaces import Cluster, Stack, Tally
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
 from seatrial.record import metrics, requests
@@ -33,7 +33,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.expressions import Expression
 from seatrial.steps.choreography import StepsResult, run_steps
 from seatrial.study.interruption import interruption
-from seatrial.study.trial_document import description
+from seatrial.study.trial_document import description, stages_of
 
 PROGRESS_EVERY = 0.25  # s of real time
 RATE_TOLERANCE = 0.95  # a client that reaches less of the rate asked for was itself the bottleneck
@@ -69,7 +69,7 @@ def run_trial(
         write_json(directory / TRIAL, {**record, "outcome": RUNNING})
 
     mark_running()
-    ledger = Ledger(stack.stages, Segment(directory))
+    ledger = Ledger(stages_of(trial, stack), Segment(directory))
     submissions = Submissions(directory)
     cluster = cluster_for(trial, stack, ledger, submissions, directory)
     record |= {"target": cluster.target(), "sources": cluster.sources()}
@@ -82,7 +82,7 @@ def run_trial(
         mark_running()
 
     try:
-        ending, set_up = _run(cluster, trial, ledger, progress, begun, stack.releases(trial.setup.settings)), True
+        ending, set_up = _run(cluster, trial, ledger, progress, begun, stack.releases_of(trial)), True
     except BaseException as problem:
         record["target"] = cluster.target()
         mark_running()
@@ -96,7 +96,8 @@ def run_trial(
     requests.seal(directory)
     metrics.seal(directory)
     _write_snapshots(directory, ending)
-    record |= {"files": inventory(directory), **_results(cluster, ending, ledger)}
+    replays = [name for name, phase in record["phases"].items() if "trace" in phase]
+    record |= {"files": inventory(directory), **_results(cluster, ending, ledger, replays)}
     record["run"] = {
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="milliseconds"),
         "wall_s": round(time.time() - started, 3),
@@ -108,7 +109,7 @@ def run_trial(
     return dataclasses.replace(outcome, set_up=set_up)
 
 
-def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger) -> dict[str, Any]:
+def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger, replays: Collection[str]) -> dict[str, Any]:
     """What the steps and the cluster leave for trial.json."""
     return {
         "target": cluster.target(),
@@ -123,7 +124,7 @@ def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger) -> dict[str,
         "submitted": len(ledger.workload_phase),
         "end_ns": cluster.now(),
         "wall_epoch_ns": cluster.wall_epoch,
-        "validity": _validity(ending, cluster),
+        "validity": _validity(ending, cluster, replays),
     }
 
 
@@ -190,25 +191,46 @@ def judge(expectation: Expectation, figures: dict[str, Any]) -> str | None:
     return Expression.parse(expectation.text).why_not(figures)
 
 
-def _validity(ending: StepsResult, cluster: Cluster) -> dict[str, Any]:
+def _validity(ending: StepsResult, cluster: Cluster, replays: Collection[str]) -> dict[str, Any]:
     measured = cluster.validity()
     reasons: list[Doubt] = list(measured.pop("reasons"))
     if ending.outcome == "interrupted":
         reasons.append(Doubt("it was interrupted"))
     rates = []
     for tally in ending.tallies:
-        gaps = tally.count - 1
-        wanted = gaps / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
-        achieved = gaps / (tally.took_ns / 1e9) if tally.took_ns else None
-        late = tally.late_ns / 1e9
-        rates.append({"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved, "late_s": late})
-        if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
-            short = f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s"
-            reasons.append(Doubt(short, (TIMES, RATES)))  # counts are true of the load that was sent
-        elif wanted and late > max(LATE_S, (1 - RATE_TOLERANCE) / wanted):
-            behind = f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
-            reasons.append(Doubt(behind, (TIMES, RATES), late))
+        rate, doubt = (_replayed if tally.phase in replays else _kept_up)(tally)
+        rates.append(rate)
+        reasons += [doubt] if doubt else []
     return {"valid": not reasons, "reasons": to_json(reasons), "rates": rates, **measured}
+
+
+def _kept_up(tally: Tally) -> tuple[dict[str, Any], Doubt | None]:
+    """The rate of a phase, and what is wrong with it."""
+    gaps = tally.count - 1
+    wanted = gaps / (tally.wanted_ns / 1e9) if tally.wanted_ns else None
+    achieved = gaps / (tally.took_ns / 1e9) if tally.took_ns else None
+    late = tally.late_ns / 1e9
+    rate = {"phase": tally.phase, "wanted_per_s": wanted, "achieved_per_s": achieved, "late_s": late}
+    if wanted and achieved and achieved < RATE_TOLERANCE * wanted:
+        short = f"{tally.phase}: {wanted:.4g}/s was asked for, the client reached {achieved:.4g}/s"
+        return rate, Doubt(short, (TIMES, RATES))  # counts are true of the load that was sent
+    if wanted and late > max(LATE_S, (1 - RATE_TOLERANCE) / wanted):
+        behind = (
+            f"{tally.phase}: workloads were sent up to {late:.3g} s after they were due; {wanted:.4g}/s was asked for"
+        )
+        return rate, Doubt(behind, (TIMES, RATES), late)
+    return rate, None
+
+
+def _replayed(tally: Tally) -> tuple[dict[str, Any], Doubt | None]:
+    """A trace has no rate, but times: its jobs come in bursts."""
+    rate, _ = _kept_up(tally)
+    if tally.late_p50_ns is None or tally.late_p99_ns is None:
+        return rate, None
+    p50, p99 = tally.late_p50_ns / 1e9, tally.late_p99_ns / 1e9
+    rate |= {"late_p50_s": p50, "late_p99_s": p99}
+    behind = f"{tally.phase}: 1 in 100 jobs of the trace was sent {p99:.3g} s or more after it was due"
+    return rate, Doubt(behind, (TIMES, RATES), p99) if p99 > LATE_S else None
 
 
 def _judged(trial: Trial, seen: TrialRecord, record: dict[str, Any], observed: Observations | None) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from seatrial.model.labels import UNREADY_ANNOTATION
 from seatrial.model.plan import Trial
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
+from seatrial.scenario.actions.change_nodes import NodeChange
 
 REMOVE_WITHIN_S = 120.0
 POLL_S = 0.2  # it is not our API server: look less often than on `local`
@@ -145,6 +147,9 @@ class StudyNodes:
         nodes = await client.list(NODES, shape=Node, labelSelector=self._session.selector)
         meant = [node for node in nodes.items if UNREADY_ANNOTATION not in node.metadata.annotations]
         return not any(taint.key == NOT_READY_TAINT for node in meant for taint in node.spec.taints)
+
+    async def affect(self, change: NodeChange, names: Sequence[str]) -> None:
+        """Its nodes have no kubelets of ours."""
 
     async def existing(self) -> list[Node]:
         """A queue may admit what they have, too."""

@@ -239,10 +239,31 @@ async def refuse(client: Client, trials: Sequence[Trial], stacks: Mapping[str, S
         await existing_nodes(client, selector)
 
 
+def refuse_rivals(wanted: Mapping[str, PresenceSigns | None]) -> None:
+    """Refuses stacks that cannot be on one cluster, before it is asked anything."""
+    owners: dict[str, dict[str, str]] = {}  # CRD → version → stack
+    for stack, sign in wanted.items():
+        if sign is not None and sign.rivals:
+            owners.setdefault(sign.crd, {})[sign.served] = stack
+    for crd, versions in owners.items():
+        if len(versions) > 1:
+            raise SetupProblem(
+                f"the stacks {' and '.join(sorted(versions.values()))} cannot be on one cluster: both own the CRD {crd}, in the "
+                f"versions {' and '.join(sorted(versions))}",
+                "choose one of them with --stack or --setup, or use --on local, where every trial has an API server of its own",
+            )
+
+
 async def refuse_stacks(client: Client, wanted: Mapping[str, PresenceSigns | None]) -> None:
     """Workloads of a stack that is not installed would wait for ever. A stack without signs needs nothing installed."""
     signs = {stack: sign for stack, sign in wanted.items() if sign is not None}
     for one in await stacks_there(client, signs) if signs else ():
+        if one.rival:
+            raise SetupProblem(
+                f"the stack '{one.stack}' cannot be on this cluster beside {one.rival}: both own the CRD {signs[one.stack].crd}, "
+                "in different versions",
+                "remove one of both from the cluster, or use --on local, where every trial has an API server of its own",
+            )
         if one.lacks:
             raise SetupProblem(
                 f"the stack '{one.stack}' is not on this cluster: there is no {one.lacks}",
@@ -252,6 +273,7 @@ async def refuse_stacks(client: Client, wanted: Mapping[str, PresenceSigns | Non
 
 def prepare(target: Target, trials: Sequence[Trial], stacks: Mapping[str, Stack]) -> Target:
     """The target with its server, for the record. Builds KWOK, which may take minutes, before the first trial."""
+    refuse_rivals({trial.setup.stack: stacks[trial.setup.stack].real.signs for trial in trials})
     access = access_to(target)
     asyncio.run(_refuse(access, trials, stacks))
     if any(not group.existing for trial in trials for group in trial.node_groups()):

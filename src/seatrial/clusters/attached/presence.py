@@ -18,6 +18,7 @@ class Presence:
     stack: str
     by: str = ""
     lacks: str = ""
+    rival: str = ""  # a Deployment that fights over the stack's CRD
 
 
 async def stacks_there(client: Client, signs: Mapping[str, PresenceSigns]) -> list[Presence]:
@@ -33,13 +34,14 @@ async def _presence(
     client: Client, stack: str, signs: PresenceSigns, crds: Mapping[str, bool], running: set[str]
 ) -> Presence:
     by = next((name for name in signs.deployments if name in running), "")
+    rival = next((name for name in signs.rivals if name in running), "")
     if not crds.get(signs.crd, True):
-        return Presence(stack, lacks=signs.crd)
+        return Presence(stack, lacks=signs.crd, rival=rival)
     if signs.deployments and not by:
-        return Presence(stack, lacks=signs.deployments[0])
+        return Presence(stack, lacks=signs.deployments[0], rival=rival)
     if signs.served and not await _serves(client, signs.served):
-        return Presence(stack, lacks=signs.served)
-    return Presence(stack, by or signs.served)
+        return Presence(stack, lacks=signs.served, rival=rival)
+    return Presence(stack, by or signs.served, rival=rival)
 
 
 async def _serves(client: Client, version: str) -> bool:

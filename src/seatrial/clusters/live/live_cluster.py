@@ -21,6 +21,7 @@ from seatrial.clusters.live.watched_state import state_of
 from seatrial.clusters.live.watches import Watches
 from seatrial.clusters.requests.metrics_scraper import MetricsScraper
 from seatrial.model.interfaces import Tally
+from seatrial.model.lifecycle import SCHEDULED
 from seatrial.model.load import Load
 from seatrial.model.plan import Workload
 from seatrial.model.state import State, WorkloadState
@@ -186,7 +187,7 @@ class LiveCluster:
             quota,
             self._dead(),
         )
-        return replace(state, fleet=fleet)
+        return replace(state, fleet=fleet, counts_bound=session.stack.quota_from == SCHEDULED.name)
 
     def holders(self) -> tuple[int, Sequence[WorkloadState]]:
         workloads = self.state().workloads

@@ -14,11 +14,14 @@ from seatrial.kube.shapes import Node
 from seatrial.model.labels import GROUP_LABEL, UNREADY_ANNOTATION
 from seatrial.model.plan import NodeGroup
 from seatrial.model.units import parse_quantity
-from seatrial.scenario.actions.change_nodes import NodeChange
+from seatrial.scenario.actions.change_nodes import RUNTIME_CHANGES, NodeChange
 
 NOT_READY_TAINT = (
     "node.kubernetes.io/not-ready"  # added by admission and the node lifecycle controller, removed by the latter
 )
+
+
+OPENING = ("uncordon", "ready", "start")  # changes after which nodes take pods again
 
 
 class NodeSource(Protocol):
@@ -28,7 +31,10 @@ class NodeSource(Protocol):
         """The group's nodes, numbered from `first`, in a cluster with `there` others of the trial; their names."""
 
     async def ready(self, names: set[str]) -> bool:
-        """Whether KWOK has taken on these nodes."""
+        """Whether KWOK or their kubelets have taken on these nodes."""
+
+    async def affect(self, change: NodeChange, names: Sequence[str]) -> None:
+        """Does to kubelets and their runtimes what the step says; nothing on fake nodes."""
 
     async def existing(self) -> list[Node]:
         """Nodes of the cluster's own that the scenario counts on."""
@@ -47,6 +53,9 @@ class FakeNodes:
 
     async def ready(self, names: set[str]) -> bool:
         return await fake_nodes.leased(self._session.client, names)
+
+    async def affect(self, change: NodeChange, names: Sequence[str]) -> None:
+        pass
 
     async def existing(self) -> list[Node]:
         return []
@@ -78,7 +87,7 @@ class NodePool:
         return self._roster.spans()
 
     async def add(self, group: NodeGroup) -> None:
-        """Makes them at full client speed, and waits until KWOK has taken them on."""
+        """Makes them at full client speed, and waits until KWOK or their kubelets have taken them on."""
         added = await self._source.make(group, len(self._roster.of(group.name)), len(self.groups))
         for name in added:
             self._session.observer.node(name)
@@ -88,7 +97,11 @@ class NodePool:
         async def taken_on() -> bool:
             return await self._source.ready(self.made())
 
-        await until(taken_on, "KWOK has not taken on all nodes", "look into its log")
+        await until(
+            taken_on,
+            f"{'their kubelets have' if group.kubelet else 'KWOK has'} not taken on all nodes",
+            "look into its log",
+        )
 
     async def count_existing(self) -> None:
         """Spans of nodes alike, for utilisation; what others use of them is not known."""
@@ -103,18 +116,21 @@ class NodePool:
             self._roster.note("existing", count, dict(key))
 
     async def change(self, change: NodeChange) -> None:
-        """Cordons, uncordons, removes nodes or changes whether they are Ready."""
+        """Cordons, uncordons, removes nodes or changes whether they are Ready, or what their kubelets do."""
         client = self._session.client
         changed = self._roster.of(change.group)[: change.count]
+        await self._source.affect(change, changed)
+        if change.change in RUNTIME_CHANGES:
+            return
         for name in changed:
-            (self.closed.discard if change.change in ("uncordon", "ready") else self.closed.add)(name)
+            (self.closed.discard if change.change in OPENING else self.closed.add)(name)
             if change.change == "remove":
                 await client.delete(NODES, name)
                 self.groups.pop(name, None)
                 self._roster.remove(change.group, name)
             elif change.change in ("cordon", "uncordon"):
                 await client.patch(NODES, {"spec": {"unschedulable": change.change == "cordon"}}, name)
-            else:
+            elif change.change in ("ready", "unready"):
                 await self._make_ready(name, change.change == "ready")
         if change.change in ("ready", "unready"):
             await self._until_tainted(change.group, set(changed), change.change == "unready")

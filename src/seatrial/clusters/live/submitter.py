@@ -20,7 +20,7 @@ from seatrial.clusters.live.session import Session
 from seatrial.kube import Lost, Unreachable, clock
 from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import ADMITTED
-from seatrial.model.load import Load, latest
+from seatrial.model.load import Load, lateness
 from seatrial.model.plan import Workload
 from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.settings import own
@@ -67,8 +67,8 @@ class WorkloadSubmitter:
             return Tally(load.phase, load.count, max(sent) - min(sent), max(sent) - min(sent))
         start = clock()
         await self._on_time(load, phase, [start + due for due in load.due.tolist()], sent)
-        late = latest(load.due, [at - start for at in sent])
-        return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), late)
+        late = lateness(load.due, [at - start for at in sent])
+        return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), *late)
 
     async def _on_time(self, load: Load, phase: int, due: list[int], sent: list[int]) -> None:
         """Each item when it is due, answered or not; without due times as fast as the connections allow."""

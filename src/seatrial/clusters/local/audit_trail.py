@@ -25,6 +25,7 @@ from seatrial.scenario.actions.send_requests import Requests
 # Users of the control plane → what they are called.
 COMPONENTS = {
     "kwok": "nodes",
+    "kubelets": "nodes",
     "system:kube-controller-manager": "kube-controller-manager",
     "system:kube-scheduler": "kube-scheduler",
 }

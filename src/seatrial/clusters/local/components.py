@@ -36,8 +36,11 @@ IDENTITIES = (
     Identity("kube-controller-manager", "system:kube-controller-manager", (), "cluster-admin"),
     Identity("kube-scheduler", "system:kube-scheduler"),
     Identity("kwok", "kwok", ("system:nodes",), "seatrial:kwok"),  # so that heartbeats are classified like kubelets'
+    Identity("kubelets", "kubelets", ("system:nodes",), "system:node"),  # of all our kubelets together
 )
 
+# In the cluster's directory, which is removed with it.
+KUBELETS_FILE, KUBELETS_SOCKET, KUBELETS_ROOT, RUNTIME_LOG = "kubelets.json", "kubelets.sock", "kubelets", "runtime.log"
 INFLIGHT = ("max-requests-inflight", "max-mutating-requests-inflight")
 QUOTA_BYTES = 8 * 2**30
 
@@ -91,6 +94,7 @@ class PlaneOptions:
     managed_nodes: str = ""  # label selector of the nodes that KWOK plays; empty: all
     audit: bool = True
     audit_policy: Mapping[str, Any] | None = None
+    kubelets: Mapping[str, Any] | None = None  # the file of their process (`kubelet_nodes`); None: no kubelets
     port: int = 0  # of the API server; 0: a free one
     overrides: Mapping[str, Override] | None = None
 
@@ -111,6 +115,9 @@ def describe(options: PlaneOptions, ports: Ports) -> ControlPlane:
         components.append(kwok(options.managed_nodes))
         files["kwok.yaml"] = kwok_config(settings.get("kwok", {}))
         files[STAGES] = options.stages
+    if options.kubelets is not None:
+        components.append(kubelets())
+        files[KUBELETS_FILE] = options.kubelets
     plane = ControlPlane(f"https://{HOST}:{port}", tuple(components), IDENTITIES, files, (_KWOK_ROLE,))
     return _with_flags(plane, settings)
 
@@ -209,6 +216,27 @@ def kube_scheduler(port: int) -> Component:
         needs=("kube-apiserver",),
         ready=Ready("/readyz", port),
         env=roomy(1 / 8),
+    )
+
+
+def kubelets() -> Component:
+    """All kubelets of the cluster in one process. Which nodes there are is in a file; a line to its socket has the file read."""
+    return Component(
+        "kubelets",
+        programs.KUBELETS,
+        (
+            "--kubeconfig=kubeconfig/kubelets.yaml",
+            f"--config={KUBELETS_FILE}",
+            f"--control={KUBELETS_SOCKET}",
+            f"--root={KUBELETS_ROOT}",
+            f"--runtime-log={RUNTIME_LOG}",
+            "--tls-cert-file=pki/serving.crt",
+            "--tls-private-key-file=pki/serving.key",
+        ),
+        needs=("kube-apiserver",),
+        ready=Ready("/healthz"),
+        lock="kubelets.lock",
+        env=roomy(1 / 4),
     )
 
 

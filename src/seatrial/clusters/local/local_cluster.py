@@ -19,9 +19,10 @@ from seatrial.clusters.live.node_pool import FakeNodes, NodePool
 from seatrial.clusters.live.playing import bind_claims
 from seatrial.clusters.live.request_load import SCRAPE_EVERY_S, RequestLoad, apiserver_scraper, impersonation
 from seatrial.clusters.live.session import Session
-from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local import kept_planes, kubelet_nodes, runtime_times
 from seatrial.clusters.local.audit_trail import AuditTrail
-from seatrial.clusters.local.components import PlaneOptions, for_fake_nodes
+from seatrial.clusters.local.components import RUNTIME_LOG, PlaneOptions, for_fake_nodes
+from seatrial.clusters.local.kubelet_nodes import KubeletNodes
 from seatrial.clusters.local.load_setup import LoadSetup, logins
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.profiling import profile
@@ -31,12 +32,13 @@ from seatrial.kube.resources import NAMESPACES, NODES
 from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
 from seatrial.model.interfaces import Stack
+from seatrial.model.labels import KUBELET_LABEL
 from seatrial.model.plan import ComponentOverride, NodeGroup, Trial
 from seatrial.record.ledger import Ledger
 from seatrial.record.submissions import Submissions
 from seatrial.scenario.actions.send_requests import Requests
 
-SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SCRAPED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelets")
 SCRAPE_SELDOM_S = 15.0  # where no load of requests is sent
 LAST_LINES = 3  # of a dead component's log in a diagnosis; all of it is kept in the trial's directory
 
@@ -49,7 +51,8 @@ def fresh_cluster(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submi
     setup = LoadSetup(session, plane, audit.users)
     requests = RequestLoad(session, logins(session, plane), before=setup.prepare)
     host = FreshPlane(session, plane, audit, setup, requests)
-    return LiveCluster(session, host, NodePool(session, FakeNodes(session)), requests, dead=host.dead)
+    nodes = NodePool(session, KubeletNodes(session, plane) if plane.has_kubelets else FakeNodes(session))
+    return LiveCluster(session, host, nodes, requests, dead=host.dead)
 
 
 def kept_cluster(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> LiveCluster:
@@ -67,9 +70,13 @@ def _plane(session: Session, audit: AuditTrail) -> LocalControlPlane:
     def amend(plane: ControlPlane) -> ControlPlane:
         return stack.real.amend(for_fake_nodes(plane), trial.setup)
 
+    fake = [group for group in trial.node_groups() if not group.kubelet]
+    kubelets = len(fake) < len(trial.node_groups())
     options = PlaneOptions(
         settings=trial.setup.settings,
-        stages=stage_objects.stages(trial.node_groups()),
+        stages=stage_objects.stages(fake) if fake else "",
+        managed_nodes=f"!{KUBELET_LABEL}" if kubelets else "",
+        kubelets=kubelet_nodes.document(trial.setup.settings, []) if kubelets else None,
         audit=audit.wanted,
         audit_policy=audit.policy(),
         overrides={name: _override(part) for name, part in trial.setup.components.items()},
@@ -126,6 +133,9 @@ class FreshPlane:
             if self._plane.audit_log and session.observer.epoch:
                 phases = self._requests.phases
                 await asyncio.to_thread(self._audit.read, self._plane.audit_log, phases.log if phases else None)
+            if self._plane.has_kubelets and session.observer.epoch:
+                log = self._plane.layout.directory / RUNTIME_LOG
+                await asyncio.to_thread(runtime_times.add, log, session)
         except (OSError, SeatrialError) as error:
             session.mishaps.append(f"the audit log could not be read: {error}")
         finally:

@@ -99,6 +99,11 @@ class LocalControlPlane:
         return self._plane
 
     @property
+    def has_kubelets(self) -> bool:
+        """Whether it runs kubelets; known before it is up."""
+        return self._options.kubelets is not None
+
+    @property
     def url(self) -> str:
         """Of the API server."""
         return self.plane.url

@@ -1,8 +1,8 @@
 """The programs of a cluster: ready-made ones if the user has them, else built once from pinned Go modules and cached.
 
-The name of a cache entry is a hash of what determines the binary: the sums of the module's dependencies, the Go version, the
-platform and the flags. A binary appears under its name only when it is complete. Processes that need the same binary at the
-same time build it once. Files of the module that a program needs beside it (its CRDs) are copied into the entry when it is
+The name of a cache entry is a hash of what determines the binary: the sums of the module's dependencies, our own sources, the Go
+version, the platform and the flags. A binary appears under its name only when it is complete. Processes that need the same binary
+at the same time build it once. Files of the module that a program needs beside it (its CRDs) are copied into the entry when it is
 built.
 """
 
@@ -93,6 +93,8 @@ def cache_key(binary: GoBinary, go: Go) -> str:
     """Hash of everything that determines the binary."""
     parts = [(binary.module / name).read_bytes() for name in ("go.mod", "go.sum")]
     parts += [part.encode() for part in (go.version, go.platform, *_FLAGS, _ldflags(binary))]
+    if binary.package == ".":  # a program of ours
+        parts += [source.read_bytes() for source in sorted(binary.module.glob("*.go"))]
     parts += [part.encode() for part in (*binary.files, *(text for change in binary.replace for text in change))]
     digest = hashlib.sha256()
     for part in parts:

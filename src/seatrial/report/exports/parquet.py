@@ -13,7 +13,15 @@ import polars as pl
 
 from seatrial.analysis.stage_times import Lifecycle, order_of
 from seatrial.analysis.studies import Study
-from seatrial.analysis.tables import pods_columns, pods_parts, summary_frame, times_columns, times_parts
+from seatrial.analysis.tables import (
+    FLAVOR,
+    has_flavors,
+    pods_columns,
+    pods_parts,
+    summary_frame,
+    times_columns,
+    times_parts,
+)
 from seatrial.analysis.team_tables import TeamTables, team_frame
 from seatrial.analysis.trial_figures import Figures, figures_of
 from seatrial.model.figures import CLASS, QUEUE
@@ -21,13 +29,13 @@ from seatrial.record import merging
 from seatrial.record.files import atomic_write
 from seatrial.record.layout import OBSERVED, OBSERVED_PODS
 
-TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node")
+TEXT = ("trial", "workload", "setup", "stack", "phase", "pod", "node", FLAVOR)
 
 
 def write_parquet(study: Study, folder: Path) -> list[Path]:
     """summary, queues, classes, times, pods and observed, and every other Parquet file of trials."""
     folder.mkdir(parents=True, exist_ok=True)
-    stages = order_of(study.trials)
+    stages, flavors = order_of(study.trials), has_flavors(study)
     rows: list[Figures] = []
     teams = TeamTables()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as scratch:
@@ -43,8 +51,8 @@ def write_parquet(study: Study, folder: Path) -> list[Path]:
             rows.append(figures_of(seen))
             for part in times_parts(seen, stages):
                 keep("times", _typed(part, times_columns(stages)))
-            for part in pods_parts(seen):
-                keep("pods", _typed(part, pods_columns()))
+            for part in pods_parts(seen, flavors):
+                keep("pods", _typed(part, pods_columns(flavors)))
             keep("observed", _observed(seen))
             for path in sorted(trial.directory.glob("*.parquet")):
                 if path.name not in (OBSERVED, OBSERVED_PODS):

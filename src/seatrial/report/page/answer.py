@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.analysis.gates import FAILS
+from seatrial.analysis.repeat_judging import FAILS
 from seatrial.analysis.trial_figures import Figures, since_first_s
 from seatrial.clog.diagnosis import KINDS
 from seatrial.model.figures import FIGURES
@@ -17,6 +17,7 @@ from seatrial.report.answer_figures import AnswerFigure, in_a_sentence
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, ended_well
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
+from seatrial.report.page.search_section import headlines
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
 
 PLACES = {
@@ -124,7 +125,7 @@ def _answers(view: View) -> list[Html]:
     ranked = [group for group in chosen if measure.of(group)]
     if view.submits:  # no ranks for requests: a server that rejects many answers the rest fast
         ranked.sort(key=lambda group: (group.unverified, measure.mean(group)))
-    lines = [tag("p", _headline(view, stuck), class_="headline")]
+    lines = [*headlines(view), tag("p", _headline(view, stuck), class_="headline")]
     where = in_words(view.largest)
     if not view.submits and view.answers:
         lines.append(tag("p", _sent(view)))

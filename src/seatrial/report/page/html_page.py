@@ -17,7 +17,9 @@ from seatrial.record.layout import REPORT
 from seatrial.report.page.answer import answer
 from seatrial.report.page.clogs import clogs
 from seatrial.report.page.markup import Html, join, json_block, tag
+from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
+from seatrial.report.page.search_section import search
 from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
 from seatrial.report.page.teams import teams
@@ -29,9 +31,11 @@ from seatrial.report.page.waterfall import waterfall
 
 # In the order of the page. Each returns None if the study has nothing to show.
 SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
+    search,
     summary,
     totals,
     teams,
+    replays,
     waterfall,
     steps,
     timeline,

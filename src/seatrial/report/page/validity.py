@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.analysis.gates import FAILS, HOLDS, OPEN, SKIPPED
+from seatrial.analysis.gates import SKIPPED
+from seatrial.analysis.repeat_judging import FAILS, HOLDS, OPEN
 from seatrial.report.durations import lasting
 from seatrial.report.page.answer import marked
 from seatrial.report.page.markup import Cell, Heading, Html, Inside, join, table, tag

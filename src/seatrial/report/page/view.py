@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.analysis.gates import Verdict, judge
+from seatrial.analysis.searched_studies import Searches, searches_of
 from seatrial.analysis.studies import Study
 from seatrial.analysis.trial_figures import Figures
 from seatrial.record.trial_record import CUT_OFF, TrialRecord
@@ -52,6 +53,11 @@ class View:
             if verdict.place:
                 found.setdefault(verdict.text, []).append(verdict)
         return found
+
+    @cached_property
+    def searches(self) -> Searches | None:
+        """What `seatrial find` searched; None for every other study."""
+        return searches_of(self.study)
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
 from seatrial.model.interfaces import RunningTrial
 from seatrial.model.plan import NodeGroup, Phase
 from seatrial.scenario.actions.planning import Kind, Planning, WrittenPhase
-from seatrial.scenario.field_types import Count, ObjectName, Text
-from seatrial.scenario.fields import FieldMistake, Fields, one_of
+from seatrial.scenario.field_types import Count, LastingDuration, ObjectName, Text
+from seatrial.scenario.fields import FieldMistake, Fields, alone, one_of
 from seatrial.scenario.nearest import remedy_for
 from seatrial.scenario.node_groups import NodeGroupFields
 
-CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready")
+RUNTIME_CHANGES = ("trouble", "heal")  # of the container runtimes of kubelets
+KUBELET_CHANGES = ("stop", "start", *RUNTIME_CHANGES)
+CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready", *KUBELET_CHANGES)
+
+TROUBLES = ("slow", "fail-every", "disk")
 
 GroupName = Annotated[Text, one_of("node group")]
 
 
 class NodesFields(Fields):
-    """Change the nodes while the trial runs: one of add, remove, cordon, uncordon, unready, ready."""
+    """Change the nodes while the trial runs: one of add, remove, cordon, uncordon, unready, ready, stop, start, trouble, heal."""
 
     name: ObjectName | None = Field(None, description="Name of the phase.")
     add: NodeGroupFields | None = Field(None, description="A group of nodes that joins.")
@@ -31,6 +35,21 @@ class NodesFields(Fields):
     uncordon: GroupName | None = Field(None, description="The group whose nodes are uncordoned.")
     unready: GroupName | None = Field(None, description="The group whose nodes become NotReady.")
     ready: GroupName | None = Field(None, description="The group whose nodes become Ready again.")
+    stop: GroupName | None = Field(None, description="The group whose kubelets stop, as if killed; containers run on.")
+    start: GroupName | None = Field(None, description="The group whose kubelets start again.")
+    trouble: GroupName | None = Field(
+        None, description="The group whose runtimes get what `slow`, `fail-every`, `disk` say."
+    )
+    heal: GroupName | None = Field(None, description="The group whose runtimes are as before.")
+    slow: LastingDuration | None = Field(
+        None, description="With `trouble`: how much longer the runtime takes to answer."
+    )
+    fail_every: Count | None = Field(
+        None, alias="fail-every", description="With `trouble`: every n-th start of a container on a node fails."
+    )
+    disk: Literal["full", "free"] | None = Field(
+        None, description="With `trouble`: `full`, for DiskPressure, or `free`."
+    )
     count: Count | None = Field(None, description="Only the first nodes of the group, this many; default: all.")
 
     @classmethod
@@ -43,7 +62,10 @@ class NodesFields(Fields):
         ]
         if "add" in written and "count" in written:
             found.append(FieldMistake("count", "'count' cannot be combined with 'add'", "write it into the group"))
-        return found
+        wrong = [key for key in TROUBLES if key in written]
+        if "trouble" in written and not wrong:
+            found.append(FieldMistake("trouble", "'trouble' without saying which", f"add {', '.join(TROUBLES)}"))
+        return found + alone(written, **dict.fromkeys(TROUBLES, "trouble"))
 
 
 @runtime_checkable
@@ -55,6 +77,15 @@ class ChangesNodes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeTrouble:
+    """What is wrong with the container runtimes of a group."""
+
+    slow: int = 0  # ns that every answer takes longer
+    fail_every: int = 0  # every n-th start fails; 0: none
+    disk_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeChange(Phase):
     """Adds the group `add`, or does `change` to the first `count` nodes of `group` (all if None)."""
 
@@ -62,6 +93,7 @@ class NodeChange(Phase):
     group: str
     count: int | None = None
     add: NodeGroup | None = None
+    trouble: RuntimeTrouble = RuntimeTrouble()
 
     needs = ChangesNodes
 
@@ -86,10 +118,16 @@ def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
     elif known.existing:
         what = f"set-up '{planning.setup}' uses existing nodes, which are never changed"
         planning.wrong((*phase.path, change), what, "change only nodes that the scenario makes")
+    elif change in KUBELET_CHANGES and (not known.kubelet or known.containers):
+        what = f"'{change}' is done to kubelets with played containers, and the nodes of '{group}' have none"
+        planning.wrong(
+            (*phase.path, change), what, "give the group `kubelet: true`; for fake nodes there are unready and ready"
+        )
     elif fields.count is not None and fields.count > known.count:
         what = f"{fields.count} nodes of '{group}', which has {known.count}"
         planning.wrong((*phase.path, "count"), what, f"write {known.count} or less")
-    return NodeChange(phase.name, change, group, fields.count)
+    trouble = RuntimeTrouble(fields.slow or 0, fields.fail_every or 0, fields.disk == "full")
+    return NodeChange(phase.name, change, group, fields.count, trouble=trouble)
 
 
 def _plan_add(planning: Planning, phase: WrittenPhase, fields: NodeGroupFields) -> NodeChange:

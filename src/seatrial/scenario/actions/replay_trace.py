@@ -86,12 +86,15 @@ class ReplayedTrace(Submit):
 
     def load(self, *seeds: int) -> Load:  # noqa: ARG002
         """All its workloads and their due times. A file that has changed since the plan is refused."""
+        import numpy as np
+
         from seatrial.model.load import Load
         from seatrial.traces.arrivals import arrivals
 
         of = arrivals(Path(self.path), self.options, self.fingerprint)
         pods, durations, shapes = of.pods.tolist(), of.durations.tolist(), of.shape.tolist()
         queues, classes = of.queue.tolist(), of.class_of.tolist()
+        waits = np.where(of.waits >= 0, of.waits / of.speed, -1).astype(np.int64).tolist()
 
         def item(index: int) -> Workload:
             number = shapes[index]
@@ -100,7 +103,7 @@ class ReplayedTrace(Submit):
                 self.gangs[number], None, self.overlay,
                 queue=of.queues[queues[index]] if queues[index] >= 0 else "",
                 class_name=self.class_name or (of.classes[classes[index]] if classes[index] >= 0 else ""),
-                checkpoint=self.checkpoint,
+                checkpoint=self.checkpoint, trace_wait=waits[index],
             )  # fmt: skip
 
         return Load(self.name, of.count, self.pace, of.due, item)

@@ -9,7 +9,7 @@ from seatrial.model.lifecycle import ADMITTED, FINISHED, QUEUED, RUNNING, Stage,
 from seatrial.model.plan import Scalar, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import HOUR, MINUTE, SECOND, format_duration
-from seatrial.stacks.base import StackBase
+from seatrial.stacks.base import StackBase, submits
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -54,6 +54,10 @@ class AppWrapperOperator(StackBase):
     def releases(self, settings: Settings) -> Sequence[int]:
         """Partly placed gangs are deleted when the warm-up grace ends."""
         return tuple(int(settings["appwrapper"][grace]) for grace in GRACES)
+
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        """Only gangs hold nodes without running; a pod that fits no node does not fit after a reset either."""
+        return self.releases(trial.setup.settings) if any(submit.gang for submit in submits(trial)) else ()
 
     def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
         from seatrial.stacks.appwrapper.model import AppWrapperModel

@@ -55,7 +55,10 @@ class AppWrapperReal(DefaultReal):
 
     creates = APPWRAPPERS
     signs: PresenceSigns | None = PresenceSigns(
-        "appwrappers.workload.codeflare.dev", ("appwrapper-controller-manager",), APPWRAPPERS.api_version
+        "appwrappers.workload.codeflare.dev",
+        ("appwrapper-controller-manager",),
+        APPWRAPPERS.api_version,
+        rivals=("mcad-controller", "mcad-controller-manager"),
     )
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:  # noqa: ARG002

@@ -37,6 +37,9 @@ class AppWrapperKueue(Kueue):
     def releases(self, settings: Settings) -> Sequence[int]:
         return (*super().releases(settings), *operator.releases(settings))
 
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        return (*super().releases(trial.setup.settings), *operator.releases_of(trial))
+
     def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
         from seatrial.stacks.appwrapper_kueue.model import KueueOfAppWrappers
 

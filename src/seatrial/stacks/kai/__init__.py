@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from seatrial.model.lifecycle import PODS_CREATED, SCHEDULED, Stage, lifecycle_with
 from seatrial.model.plan import Trial, Workload
-from seatrial.model.settings import Setting, Settings
+from seatrial.model.settings import Setting, Settings, words
 from seatrial.model.units import SECOND
 from seatrial.stacks.base import StackBase, submits
-from seatrial.stacks.kai.fleet_rules import otherwise, unfit, words
+from seatrial.stacks.kai.fleet_rules import otherwise, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -35,7 +35,7 @@ class Kai(StackBase):
         Setting("kai", "qps", 50, "client requests per second of the scheduler, per client (--qps)"),
         Setting("kai", "burst", 300, "client burst of the scheduler (--burst)"),
         Setting("kai", "period", 1 * SECOND, "time between cycles (--schedule-period)", kind="duration"),
-        Setting("kai", "actions", ", ".join(ACTIONS), "the actions of a cycle, in order", kind="text"),
+        Setting("kai", "actions", ", ".join(ACTIONS), "the actions of a cycle, in order", ACTIONS, "names"),
         Setting("kai", "placement", "binpack", "which of the nodes that fit: the fullest or the emptiest (placementStrategy)",
                 choices=("binpack", "spread"), kind="text"),
         Setting("kai", "staleness", 60 * SECOND, "stalegangeviction: how long a gang may lack pods "

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.fleet import ANY, LOWER, NEVER, Cohort, Fleet, Queue
 from seatrial.model.plan import Scalar, Trial
+from seatrial.model.settings import words
 from seatrial.stacks.base import submits
 from seatrial.stacks.kai.queue_tree import RESOURCES
 
 PREEMPTIBLE_BELOW = 100  # pkg/common/podgroup/preemptible.go: a priority from here on is not preemptible
-
-
-def words(written: Scalar) -> list[str]:
-    """The names in a list with commas."""
-    return [word for word in re.split(r"[\s,]+", str(written)) if word]
 
 
 def actions_of(fleet: Fleet, written: Scalar) -> list[str]:

@@ -321,8 +321,8 @@ class QuotaScheduler:
 
     def _mark(self, victim: Victim, by: QuotaClaim) -> None:
         entry = self._entries.get(victim.claim.number)
-        if entry is None or entry.complete or entry.number not in self._held:
-            return  # over meanwhile
+        if entry is None or entry.finished or entry.number not in self._held:
+            return  # over meanwhile; a Job that is complete is evicted all the same until its Workload is finished
         victim.claim.evicted = True
         self._events.of(entry, 2)  # EvictedDueToPreempted, Preempted
         self._evicted(entry, by, victim.reason)

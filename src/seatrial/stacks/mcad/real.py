@@ -48,7 +48,10 @@ class McadReal(DefaultReal):
 
     creates = APPWRAPPERS
     signs = PresenceSigns(
-        "appwrappers.workload.codeflare.dev", ("mcad-controller", "mcad-controller-manager"), APPWRAPPERS.api_version
+        "appwrappers.workload.codeflare.dev",
+        ("mcad-controller", "mcad-controller-manager"),
+        APPWRAPPERS.api_version,
+        rivals=("appwrapper-controller-manager",),
     )
 
     def permissions(self, setup: Setup) -> Sequence[Permission]:  # noqa: ARG002

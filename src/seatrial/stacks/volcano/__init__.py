@@ -10,7 +10,7 @@ from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
 from seatrial.stacks.base import StackBase
-from seatrial.stacks.volcano.session_configuration import SHIPPED_ACTIONS, SHIPPED_PLUGINS, unknown
+from seatrial.stacks.volcano.session_configuration import ACTIONS, PLUGINS, SHIPPED_ACTIONS, SHIPPED_PLUGINS, unknown
 from seatrial.stacks.volcano.volcano_rules import otherwise, unfit
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ class Volcano(StackBase):
         Setting("volcano", "qps", 2000, "client requests per second (--kube-api-qps)"),
         Setting("volcano", "burst", 2000, "client burst (--kube-api-burst)"),
         Setting("volcano", "period", 1 * SECOND, "time between sessions (--schedule-period)", kind="duration"),
-        Setting("volcano", "actions", SHIPPED_ACTIONS, "the actions of a session, in order", kind="text"),
-        Setting("volcano", "plugins", SHIPPED_PLUGINS,
-                "plugins; tiers are separated by a semicolon", kind="text"),
+        Setting("volcano", "actions", SHIPPED_ACTIONS, "the actions of a session, in order", ACTIONS, "names"),
+        Setting("volcano", "plugins", SHIPPED_PLUGINS, "plugins; tiers are separated by a semicolon", PLUGINS, "names"),
     )  # fmt: skip
 
     quota_from = SCHEDULED.name

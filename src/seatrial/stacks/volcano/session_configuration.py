@@ -7,11 +7,11 @@ of `capacity`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from seatrial.model.fleet import NEVER, Fleet
 from seatrial.model.plan import Scalar, Trial
+from seatrial.model.settings import words
 
 ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle")
 # pkg/scheduler/plugins/factory.go, v1.10.0
@@ -28,11 +28,6 @@ DIVIDING = ("capacity", "proportion")  # plugins that divide the nodes among que
 # installer/volcano-development.yaml, v1.10.0
 SHIPPED_ACTIONS = "enqueue, allocate, backfill"
 SHIPPED_PLUGINS = "priority, gang, conformance; overcommit, drf, predicates, capacity, nodeorder, binpack"
-
-
-def words(written: Scalar) -> list[str]:
-    """The names in a list with commas or semicolons."""
-    return [word for word in re.split(r"[\s,;]+", str(written)) if word]
 
 
 def actions_of(fleet: Fleet, written: Scalar) -> list[str]:

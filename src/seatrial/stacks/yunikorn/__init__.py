@@ -65,6 +65,10 @@ class Yunikorn(StackBase):
     def releases(self, settings: Settings) -> Sequence[int]:
         return (int(settings["yunikorn"]["placeholder-timeout"]),)
 
+    def releases_of(self, trial: Trial) -> Sequence[int]:
+        """Without gangs there are no placeholders."""
+        return self.releases(trial.setup.settings) if any(submit.gang for submit in submits(trial)) else ()
+
     def model(self, sim: Sim, settings: Settings) -> Callable[[int, Workload], None]:
         from seatrial.stacks.yunikorn.model import YunikornModel
 

@@ -1,0 +1,81 @@
+"""The real KAI: its stage, its queues, evictions with their reasons, and a scheduler and a binder that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.stacks.kai.kai_kinds import SCHEDULER_NAME
+from seatrial.stacks.kai.real import BINDER, BINDER_NAME, SCHEDULER
+from tests.runs.conftest import Start, component_pid
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.local
+
+# Blue borrows all of red's quota; red comes back for it, and then a higher priority preempts in red.
+TEAMS = """
+name: teams
+nodes: [{name: fake, count: 2, capacity: {cpu: 4, memory: 8Gi}, pods: {create: 100ms, start: 200ms}}]
+stacks: [kai]
+priorities: {low: 10, high: 50}
+queues: {red: {cohort: all, quota: {cpu: 4}}, blue: {cohort: all, quota: {cpu: 4}}}
+preemption: {within-queue: lower-priority, reclaim: any, fair-sharing: true}
+steps:
+  - submit: {name: borrower, queue: blue, count: 8, duration: 40s, requests: {cpu: 1}}
+  - wait: {for: running, of: [borrower], timeout: 30s}
+  - submit: {name: owner, queue: red, priority: low, count: 4, duration: 40s, requests: {cpu: 1}}
+  - wait: {for: running, of: [owner], timeout: 30s}
+  - submit: {name: urgent, queue: red, priority: high, count: 1, duration: 1s, requests: {cpu: 1}}
+  - wait: {for: completed, of: [urgent], timeout: 20s}
+  - wait: {for: completed, timeout: 120s}
+expect: ["completed == 13"]
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_kai() -> None:
+    ensure_binaries((SCHEDULER, BINDER))
+
+
+def test_a_queue_takes_its_quota_back_a_priority_preempts_and_whoever_was_evicted_runs_again(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "teams.yaml").write_text(TEAMS)
+    process = start("run", "teams.yaml", "--on", "local", "-o", "out")
+    _, words = process.communicate(timeout=250)
+    assert process.returncode == 0, words
+    [trial] = (tmp_path / "out" / "trials").iterdir()
+    sent = [json.loads(line) for line in (trial / "submitted.jsonl").read_text().splitlines()]
+    phase = {line["number"]: line["workload"].partition("-")[0] for line in sent}
+    events = pl.read_parquet(trial / "evictions.parquet").filter(pl.col("event") == "evicted")
+    found = {(phase[row["workload"]], row["reason"]) for row in events.iter_rows(named=True)}
+    assert {("borrower", "reclaimed"), ("owner", "preempted")} <= found
+    by = events.filter(pl.col("reason") == "reclaimed")["by"].to_list()
+    assert {phase[number] for number in by} == {"owner"}, "KAI says for whom"
+    times = pl.read_csv(tmp_path / "out" / "times.csv", infer_schema_length=None)
+    assert times["bind_requested_s"].null_count() == 0
+    assert (times["bind_requested_s"] > times["created_s"]).all()
+    assert (
+        times["scheduled_s"] >= times["bind_requested_s"] - 0.05
+    ).all()  # two watches may differ by some milliseconds
+
+
+@pytest.mark.parametrize("name", [SCHEDULER_NAME, BINDER_NAME])
+def test_a_killed_process_is_started_again_and_the_run_completes(name: str, start: Start, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--on", "local", "--stack", "kai", "-o", "out", "--set", "jobs=30")
+    before = component_pid(name)
+    jobs = tmp_path / "out" / "trials" / "001-kai-r1" / "submitted.jsonl"
+    assert eventually(lambda: jobs.is_file() and jobs.stat().st_size > 0)
+    os.kill(before, signal.SIGKILL)
+    _, words = process.communicate(timeout=150)
+    assert process.returncode == 0, words
+    row = pl.read_csv(tmp_path / "out" / "summary.csv").row(0, named=True)
+    assert (row["submitted"], row["completed"], row["outcome"]) == (30, 30, "completed")
+    trial = json.loads(next(tmp_path.glob("out/trials/*/trial.json")).read_text())
+    assert any(name in death for death in trial["validity"]["deaths"])
