@@ -20,7 +20,7 @@ from random import Random
 from typing import TypeVar
 
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
-from seatrial.sim.kernel import Kernel
+from seatrial.sim.kernel import NEVER, Kernel
 from seatrial.stacks.yunikorn.core_applications import Ask, CoreApplication, LeafQueue, TreeQueue, fits
 from seatrial.stacks.yunikorn.core_nodes import CoreNodes
 
@@ -54,6 +54,8 @@ class CoreLoop:
         self._idle_since = 0
         self._wakes: set[int] = set()
         self._failed: set[int] = set()  # shapes that fit nowhere, of this cycle
+        self._preempts_next = 0  # before this no ask may try to preempt
+        self._earliest = NEVER  # as far as this cycle has seen
 
     def stir(self, _: object = None) -> None:
         """Something happened (registerActivity)."""
@@ -80,11 +82,13 @@ class CoreLoop:
         self.stir()
         self.stir_at(ask.created + RESERVATION_DELAY + 1)
         if self.preempt is not None:
+            self._preempts_next = min(self._preempts_next, self.preempts_from(ask))
             self.stir_at(self.preempts_from(ask))
 
     def _cycle(self, _: object) -> None:
         self._again = False
         self._failed.clear()
+        self._earliest = NEVER
         root = self._root
         outcome = NOTHING
         if root.waiting:
@@ -94,6 +98,10 @@ class CoreLoop:
             return
         self._busy = False
         self._idle_since = self._kernel.now
+        if outcome == NOTHING and self._preempts_next <= self._kernel.now:
+            self._preempts_next = self._earliest  # all asks were looked at
+            if self._earliest <= self._kernel.now:
+                self.stir_at(self._kernel.now + IDLE)  # some have not had their try
         if outcome == RESERVED:
             self.stir_at(self._kernel.now + IDLE)
 
@@ -194,22 +202,23 @@ class CoreLoop:
 
     def _preempts(self, apps: list[CoreApplication], tried: bool, attempts: list[int]) -> bool:
         """Tries, for ask after ask, to evict others (tryPreemption, application.go:1445)."""
-        if self.preempt is None:
+        now = self._kernel.now
+        if self.preempt is None or now < self._preempts_next:
             return False
         for app in apps:
-            for ask in list(app.pending):
-                if not attempts[0]:
-                    return False
-                if ask.triggered or self.preempts_from(ask) > self._kernel.now:
-                    continue
-                attempts[0] -= 1
-                node = self.preempt(ask, tried)
-                if node >= 0:
-                    self._nodes.unreserve(ask)
-                    if node not in self._nodes.reservations:
-                        self._nodes.reserve(node, ask)
-                    return True
-                self.stir_at(self.preempts_from(ask))
+            for ask in [ask for ask in app.pending if not ask.triggered]:
+                due = self.preempts_from(ask)
+                if due <= now and attempts[0]:
+                    attempts[0] -= 1
+                    node = self.preempt(ask, tried)
+                    if node >= 0:
+                        self._nodes.unreserve(ask)
+                        if node not in self._nodes.reservations:
+                            self._nodes.reserve(node, ask)
+                        return True
+                    due = self.preempts_from(ask)
+                    self.stir_at(due)
+                self._earliest = min(self._earliest, due)
         return False
 
     def _allocate(self, ask: Ask, node: int) -> int:

@@ -91,6 +91,9 @@ class CorePreemption:
     ) -> None:
         self._kernel, self._nodes, self._order, self._root = kernel, nodes, order, root
         self._delay, self._evict = delay, evict
+        self._in_vain: dict[
+            tuple[LeafQueue, int, bool], int
+        ] = {}  # queue, shape, `tried` → the state of nodes at the time
 
     def tries_from(self, ask: Ask) -> int:
         """When the ask may try next."""
@@ -99,6 +102,15 @@ class CorePreemption:
     def attempt(self, ask: Ask, tried: bool) -> int:
         """TryPreemption; `tried`: no node has room for it now. Returns the node that is to be reserved, or −1."""
         ask.checked = self._kernel.now
+        key = ask.app.leaf, id(ask.app.shape), tried
+        if self._in_vain.get(key) == self._nodes.changes:
+            return -1  # another of its kind has just had no success
+        node = self._attempt(ask, tried)
+        if node < 0:
+            self._in_vain[key] = self._nodes.changes
+        return node
+
+    def _attempt(self, ask: Ask, tried: bool) -> int:
         asked = _named(ask)
         snapshots = self._snapshots(ask)
         if not self._helps(snapshots, ask, asked):
