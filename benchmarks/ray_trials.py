@@ -38,7 +38,7 @@ nodes: [{name: n, count: 100, capacity: {cpu: 32, memory: 64Gi}, pods: {start: 1
 stacks: [default]
 steps:
   - submit: {name: load, count: "${jobs}", rate: 200/s, arrival: poisson, duration: 1s, requests: {cpu: 1}}
-  - wait: {for: completed, timeout: 1h}
+  - wait: {for: completed, timeout: 10d}
 """
 
 
