@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def test_a_study_on_two_nodes_has_the_bytes_of_one_process(
     assert contents(tmp_path / "far") == contents(tmp_path / "near")
     ran_on = {json.loads(file.read_text())["run"]["machine"] for file in tmp_path.glob("far/trials/*/trial.json")}
     assert ran_on == {socket.gethostname()}
+
+
+def test_a_ray_of_ones_own_leaves_nothing_behind(seatrial: Seatrial, sweep: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # its sockets have paths of at most 107 bytes
+        done = seatrial("run", sweep, "--set", "jobs=2", "--ray", "local", "-o", "out", TMPDIR=short)
+        assert done.returncode == 0, done.stderr
+        assert not list(Path(short).iterdir())
 
 
 def test_workers_and_a_machine_that_are_killed_cost_nothing_but_time(seatrial: Seatrial, tmp_path: Path) -> None:

@@ -191,9 +191,11 @@ P = TypeVar("P", bound=Phase)
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The submitting client: `rate` caps what it sends per second, whatever the pace; None: no cap."""
+    """The submitting client: `rate` caps what it sends per second, whatever the pace; None: no cap. `machines`: how many of a Ray's
+    send the load together."""
 
     rate: float | None = None
+    machines: int = 1
 
 
 @dataclass(frozen=True, slots=True)
