@@ -30,7 +30,7 @@ class Kai(StackBase):
     about = "NVIDIA's KAI scheduler: PodGroups placed whole, in cycles of one second, bound by a program of its own"
     stages = lifecycle_with(BIND_REQUESTED)
     needs = "KAI v0.12: scheduler and binder, the CRDs PodGroup, Queue and BindRequest"
-    verified = "the same scenarios with the real KAI v0.12.0 on local (docs/stacks/kai.md)"
+    verified = "the rules of v0.12.0; two-teams beside the real KAI (docs/fidelity.md)"
     settings = (
         Setting("kai", "qps", 50, "client requests per second of the scheduler, per client (--qps)"),
         Setting("kai", "burst", 300, "client burst of the scheduler (--burst)"),

@@ -30,7 +30,7 @@ class Volcano(StackBase):
     about = "Volcano's scheduler: PodGroups placed whole, in sessions of one second"
     stages = lifecycle_with(INQUEUE)
     needs = "Volcano v1.10: its scheduler under the name `volcano`, the CRDs PodGroup and Queue"
-    verified = "the rules of v1.10.0, with file and line in the code"
+    verified = "the rules of v1.10.0; two-teams and evictions beside the real Volcano (docs/fidelity.md)"
     settings = (
         Setting("volcano", "qps", 2000, "client requests per second (--kube-api-qps)"),
         Setting("volcano", "burst", 2000, "client burst (--kube-api-burst)"),
