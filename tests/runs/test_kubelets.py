@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import COMMAND, command_in
-from tests.runs.conftest import processes_of
+from tests.conftest import COMMAND, Seatrial, command_in
+from tests.runs.conftest import Start, component_pid, processes_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -60,6 +61,21 @@ def test_nothing_of_the_kubelets_is_left(ran: Path) -> None:
     assert not processes_of(ran / "state")
     assert not list((ran / "state").rglob("kubelets*"))
     assert str(ran) not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_run_killed_while_kubelets_run_leaves_nothing_after_the_next_command(
+    start: Start, tmp_path: Path, own_state: Path, seatrial: Seatrial
+) -> None:
+    (tmp_path / "both.yaml").write_text(BOTH)
+    run = start("run", "both.yaml", "--on", "local", "-o", "out")
+    component_pid("kubelets")
+    assert eventually(lambda: any(own_state.glob("seatrial/clusters/*/kubelets/*/pods/*"))), "no pod began to run"
+    run.kill()
+    run.communicate()
+    assert seatrial("cluster", "status").returncode == 0
+    assert not processes_of(own_state)
+    assert not list(own_state.glob("seatrial/clusters/*/"))
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
 FAULTS = """

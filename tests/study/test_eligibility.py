@@ -87,3 +87,11 @@ def test_what_kubelets_do_is_changed_only_where_there_are_some() -> None:
     assert check([unready]).trials
     with pytest.raises(SetupProblem, match="`stop` and `start` its kubelets"):
         check([_on(unready, "local")])
+
+
+def test_more_kubelets_than_memory_are_refused_before_anything_starts() -> None:
+    fleet = NodeGroup("w", 900_000, {"cpu": 1000, "memory": 1}, kubelet=True)
+    asked = trial(*to_the_end(submit(1)), nodes=[fleet])
+    with pytest.raises(SetupProblem, match=r"900,000 kubelets and the control plane need about .* use at most"):
+        check([_on(asked, "local")])
+    assert check([asked]).trials

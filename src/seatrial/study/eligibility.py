@@ -22,6 +22,8 @@ from seatrial.scenario.actions.wait import Wait
 
 # Memory of the API server per object, estimated from one run: 3.1 GB with 113,000 small Secrets and ConfigMaps (docs/verified.md).
 PER_OBJECT = 25_000
+# Of a kubelet with five pods, and of the control plane beside them: benchmarks/kubelets.py (docs/verified.md), rounded up.
+PER_KUBELET, CONTROL_PLANE_BYTES = 2_500_000, 1_000_000_000
 PER_PAYLOAD = 6  # an object is held decoded, encoded, in caches and in etcd
 
 
@@ -144,6 +146,18 @@ def _lacks_kubelets(trial: Trial) -> str | None:
     return None
 
 
+def _has_room_for_kubelets(trial: Trial) -> str | None:
+    kubelets = sum(group.count for group in trial.node_groups() if group.kubelet and not group.containers)
+    needed, free = CONTROL_PLANE_BYTES + kubelets * PER_KUBELET, free_bytes()
+    if trial.on != "local" or not kubelets or not free or needed < free:
+        return None
+    most = max((free - CONTROL_PLANE_BYTES) // PER_KUBELET, 0)
+    return (
+        f"{kubelets:,} kubelets and the control plane need about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are "
+        f"free; use at most {most:,} of them, fake nodes, or --on sim"
+    )
+
+
 def _changes_kubelets(trial: Trial) -> str | None:
     kubelets = {group.name for group in trial.node_groups() if group.kubelet}
     for phase in trial.phases(NodeChange):
@@ -229,6 +243,7 @@ def _changes_the_server(trial: Trial) -> str | None:
 HINDRANCES = (
     _changes_the_server,
     _lacks_kubelets,
+    _has_room_for_kubelets,
     _changes_kubelets,
     _lacks_existing,
     _brings_parts,

@@ -31,7 +31,7 @@ from seatrial.model.plan import NodeGroup, PlayedRuntime, Scalar, Span
 from seatrial.model.units import format_quantity
 from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, NodeChange, RuntimeTrouble
 
-ANSWER_S = 120.0  # a thousand kubelets are started one after the other
+ANSWER_S = 300.0  # a thousand kubelets are started one after the other
 Entry = dict[str, Any]
 
 

@@ -27,6 +27,9 @@ SEEN = ("cpu", "memory", "nvidia.com/gpu")  # the resources that MCAD counts
 MEMORY_MOST = 2**31 - 1  # MCAD counts the bytes that an AppWrapper's pods use in 32 bits
 
 
+NEAREST = "nearest"  # to the published table
+
+
 class Mcad(StackBase):
     """Identity: stages and settings of MCAD, two versions of it."""
 
@@ -38,8 +41,8 @@ class Mcad(StackBase):
     honours = ("declares",)
     stages = lifecycle_with(QUEUED, HEAD_OF_LINE, ADMITTED, RELEASED)
     settings = (
-        Setting("mcad", "version", "1.40", "1.32: version of the published table; 1.40: version of `local`",
-                choices=("1.32", "1.40"), kind="text"),
+        Setting("mcad", "version", "1.40", "1.32: of the published table; 1.40: of `local`; nearest: 1.32 on `sim`, else 1.40",
+                choices=("1.32", "1.40", NEAREST), kind="text"),
         Setting("mcad", "qps", 100, "client requests per second, per client (hard-coded in MCAD)"),
         Setting("mcad", "burst", 200, "client burst (hard-coded in MCAD)"),
         Setting("mcad", "backoff", 20 * SECOND, "backoff when there is no room (--backofftime)", kind="duration"),
@@ -49,12 +52,19 @@ class Mcad(StackBase):
     def refuses(self, trial: Trial) -> str | None:
         if trial.on == "sim":
             return super().refuses(trial)
-        if trial.setup.settings["mcad"]["version"] != "1.40":
-            return "MCAD 1.32 is modelled only; 1.40 is the version that runs on real clusters"
+        if trial.setup.settings["mcad"]["version"] == "1.32":
+            return "MCAD 1.32 is modelled only; 1.40 runs on real clusters (`version: nearest` takes it there)"
         for submit in submits(trial):
             if any(one.counted.get("memory", 0) * one.largest > MEMORY_MOST for one in submit.demands(trial)):
                 return f"{submit.name} asks for 2 GiB of memory or more, which MCAD counts in 32 bits"
         return super().refuses(trial)
+
+    def findings(self, trial: Trial) -> Sequence[str]:
+        found = super().findings(trial)
+        if trial.on == "sim" or trial.setup.settings["mcad"]["version"] != NEAREST:
+            return found
+        said = f"set-up '{trial.setup.name}' runs MCAD 1.40; the published table is of 1.32, which is modelled only"
+        return (*found, said)
 
     def releases(self, settings: Settings) -> Sequence[int]:
         return (int(settings["mcad"]["backoff"]),)
@@ -67,7 +77,7 @@ class Mcad(StackBase):
         from seatrial.stacks.mcad.model_140 import Mcad140
 
         own = settings["mcad"]
-        made = Mcad132(sim, own) if own["version"] == "1.32" else Mcad140(sim, own)
+        made = Mcad140(sim, own) if own["version"] == "1.40" else Mcad132(sim, own)
         return made.created
 
     @property
