@@ -105,6 +105,21 @@ def test_trials_on_one_cluster_that_stays_have_no_use_for_other_machines(seatria
     assert "take turns" in done.stderr
 
 
+def test_a_load_from_several_machines_says_what_it_lacks(seatrial: Seatrial, tmp_path: Path) -> None:
+    file = tmp_path / "load.yaml"
+    asks = "  - get: {name: look, objects: {apiVersion: v1, kind: Namespace, metadata: {name: default}}, count: 5}\n"
+    nodes = "nodes: [{name: n, count: 1, capacity: {cpu: 4, memory: 8Gi}}]\n"
+    file.write_text(f"name: load\n{nodes}stacks: [default]\nclient: {{machines: 3}}\nsteps:\n{asks}")
+    without = seatrial("run", file, "--on", "kubeconfig", "--context", "none", "-o", "out")
+    assert without.returncode == 2
+    assert "sends its load from 3 machines" in without.stderr and "--ray ADDRESS" in without.stderr
+    alone = seatrial("run", file, "--on", "local", "-o", "out")
+    assert alone.returncode == 3
+    assert "a control plane of the trial's own is reached from this one alone" in alone.stderr
+    simulated = seatrial("run", file, "--dry-run")
+    assert "the simulator's load comes from one client, not from 3 machines" in simulated.stderr
+
+
 def test_a_machine_with_another_python_or_numpy_is_refused(seatrial: Seatrial, tmp_path: Path, tiny: Path) -> None:
     other = _other_python(tmp_path, "import platform\nplatform.python_version_tuple = lambda: ('3', '10', '2')\n")
     (other / "numpy-1.0.dist-info").mkdir()

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def test_a_study_on_two_nodes_has_the_bytes_of_one_process(
     assert ran_on == {socket.gethostname()}
 
 
+def test_a_ray_of_ones_own_leaves_nothing_behind(seatrial: Seatrial, sweep: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # its sockets have paths of at most 107 bytes
+        done = seatrial("run", sweep, "--set", "jobs=2", "--ray", "local", "-o", "out", TMPDIR=short)
+        assert done.returncode == 0, done.stderr
+        assert not list(Path(short).iterdir())
+
+
 def test_workers_and_a_machine_that_are_killed_cost_nothing_but_time(seatrial: Seatrial, tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     file.write_text(LONG)
@@ -86,7 +94,7 @@ def test_ctrl_c_keeps_what_was_observed_and_resume_runs_the_rest(
     seatrial: Seatrial, tmp_path: Path, ray: RayNodes
 ) -> None:
     file = tmp_path / "long.yaml"
-    file.write_text(LONG.replace("[2001, 2002, 2003, 2004]", "[50001, 50002, 1, 2]"))
+    file.write_text(LONG.replace("[2001, 2002, 2003, 2004]", "[30001, 30002, 1, 2]"))
     command = [*COMMAND, "run", file.name, "--ray", ray.address, "-o", "far"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     with process:

@@ -12,7 +12,7 @@ import typer
 
 from seatrial.cli.find_question import AT_ONCE, BUDGET, REPEATS, AskedOptions, check_conditions
 from seatrial.cli.output import error_console, progress_console
-from seatrial.cli.ray_option import executor_on, refuse_useless
+from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run import default_out, leave_at_once
 from seatrial.cli.run_plan import RunPlan, TrialOptions, Where, check_condition, listed, planned, prepared
 from seatrial.model.errors import UsageProblem
@@ -118,7 +118,7 @@ def find(
     where = Where(on, cluster, binaries, context, kubeconfig, [])
     chosen = TrialOptions(listed(setup), listed(stack), sets, 1, seed, question.vary, limit)
     plan = _planned(scenario, where, chosen, resume, question)
-    refuse_useless(ray, plan.trials)
+    check_ray(ray, plan.trials)
     _run(plan, question, resume or out or default_out(plan.source.name), force, jobs, ray, resume is not None)
 
 

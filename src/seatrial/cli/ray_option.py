@@ -15,12 +15,19 @@ if TYPE_CHECKING:
     from seatrial.study.executors import Executor
 
 
-def refuse_useless(address: str, trials: Sequence[Trial]) -> None:
-    """Raises where other machines have nothing to do."""
-    if address and not _start_clusters(trials):
+def check_ray(address: str, trials: Sequence[Trial]) -> None:
+    """Raises where other machines have nothing to do, or where they are missing."""
+    shared = not _start_clusters(trials)
+    together = [trial for trial in trials if trial.setup.client.machines > 1]
+    if shared and together and not address:
         raise UsageProblem(
-            "--ray: trials on a cluster that stays take turns, and all but the cluster is in this process",
-            "omit --ray",
+            f"the set-up '{together[0].setup.name}' sends its load from {together[0].setup.client.machines} machines",
+            "name the Ray that has them: --ray ADDRESS; or omit `client: {machines: N}`",
+        )
+    if shared and address and not together:
+        raise UsageProblem(
+            "--ray: trials on a cluster that stays take turns, and their load comes from this machine",
+            "omit --ray, or write `client: {machines: N}` for a load from several machines",
         )
 
 
@@ -30,11 +37,15 @@ def executor_on(address: str, trials: Sequence[Trial], jobs: int | None, console
     if not address:
         yield None
         return
-    from seatrial.study.ray_executor import ray_executor
+    from seatrial.study.ray_executor import load_machines, ray_executor
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True, markup=False)
 
+    if not _start_clusters(trials):
+        with load_machines(address, trials, say):
+            yield None
+        return
     with ray_executor(address, trials, say, jobs) as executor:
         yield executor
 

@@ -12,7 +12,7 @@ import typer
 
 from seatrial.cli import gate_options
 from seatrial.cli.output import error_console, progress_console
-from seatrial.cli.ray_option import executor_on, refuse_useless
+from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run_plan import TrialOptions, Where, listed, planned, prepared
 from seatrial.model.errors import UsageProblem
 
@@ -96,7 +96,7 @@ def run(
     where = Where(on, cluster, binaries, context, kubeconfig, listed(profile) or [])
     chosen = TrialOptions(listed(setup), listed(stack), sets, repeat, seed, vary, limit)
     plan = planned(scenario, where, chosen, resume)
-    refuse_useless(ray, plan.trials)
+    check_ray(ray, plan.trials)
     notes = progress_console()
     for line in plan.notes:
         notes.print(line, soft_wrap=True, markup=False)

@@ -23,6 +23,7 @@ ANSWER_S = 5.0  # for a machine far away to accept a connection
 # How every gRPC server can be told from others: HTTP/2 begins with this preface, and a server with a frame of settings (type 4).
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
+LONGEST_FOLDER = 25  # characters
 LOOPBACK = ("127.0.0.1", "localhost")
 # Ray's name for "one machine: use the loopback address only"; the default is a cluster on Linux.
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -72,7 +73,7 @@ def connected(address: str, stacks: Sequence[str], cores: int) -> Iterator[None]
     with ExitStack() as left_at_end:
         folders = left_at_end.enter_context(shipped(stacks))
         if address == LOCAL:
-            session = Path(tempfile.mkdtemp(prefix="sr-"))  # short: sockets have paths of at most 107 bytes
+            session = Path(tempfile.mkdtemp(prefix="sr-", dir=_short_folder()))
             left_at_end.callback(shutil.rmtree, session, ignore_errors=True)
             options |= {"_temp_dir": str(session)}
         ray = imported_ray()
@@ -107,6 +108,12 @@ def _options(address: str, cores: int) -> dict[str, Any]:
         os.environ[LOOPBACK_ONLY] = "0"
     _try(address, host, port)
     return {"address": f"{host}:{port}"}
+
+
+def _short_folder() -> str:
+    """For the files of a Ray: its sockets have paths of at most 107 bytes, of which Ray's own names take 80."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= LONGEST_FOLDER else "/tmp"
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -276,7 +276,8 @@ class _FilledScenario:
         )
         rate = (client.rate if client else None) or float(table.own(resolved, "submit", "rate")) or None
         fleet = self.fleet.fleet(name, own.preemption if own else None)
-        return Setup(name, stack, self.nodes[entry], ClientSettings(rate), resolved, fleet=fleet)
+        sender = ClientSettings(rate, client.machines if client else 1)
+        return Setup(name, stack, self.nodes[entry], sender, resolved, fleet=fleet)
 
     def _entry(self, named: str | None, path: KeyPath) -> str:
         """The entry of `nodes` that a set-up uses; it must be named unless it is the only one."""

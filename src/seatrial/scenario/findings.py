@@ -54,6 +54,10 @@ def _not_simulated(trial: Trial) -> list[str]:
         for submit in trial.phases(Submit)
         if submit.overlay
     ]
+    if setup.client.machines > 1:
+        found.append(
+            f"set-up '{setup.name}': the simulator's load comes from one client, not from {setup.client.machines} machines"
+        )
     return found
 
 

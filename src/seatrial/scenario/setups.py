@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from seatrial.model.plan import ComponentOverride, Delay, FlowObject
 from seatrial.model.units import SECOND
 from seatrial.scenario.field_types import (
+    Count,
     DurationText,
     LastingDuration,
     ObjectName,
@@ -30,6 +31,7 @@ class ClientFields(Fields):
     """The submitting client."""
 
     rate: Rate | None = Field(None, description="The client's limit on submissions per second, like 10/s.")
+    machines: Count = Field(1, description="Machines of a Ray (--ray) that send the requests of the load together.")
 
 
 class EqualQps(Fields):

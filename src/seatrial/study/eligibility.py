@@ -240,7 +240,18 @@ def _changes_the_server(trial: Trial) -> str | None:
     return None
 
 
+def _lacks_machines(trial: Trial) -> str | None:
+    """The API server of a fresh control plane shares this machine, and answers nobody else."""
+    count = trial.setup.client.machines
+    if count > 1 and trial.on == "local" and not trial.target.cluster:
+        return f"its load comes from {count} machines, and a control plane of the trial's own is reached from this one alone"
+    if count > 1 and trial.on != "sim" and trial.phases(Submit):
+        return f"its load comes from {count} machines, and workloads (`submit`) are sent from one so far"
+    return None
+
+
 HINDRANCES = (
+    _lacks_machines,
     _changes_the_server,
     _lacks_kubelets,
     _has_room_for_kubelets,

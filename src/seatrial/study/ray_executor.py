@@ -40,15 +40,34 @@ Say = Callable[[str], None]
 @contextmanager
 def ray_executor(address: str, trials: Sequence[Trial], say: Say, jobs: int | None = None) -> Iterator[RayExecutor]:
     """An executor on the Ray at `address`, all of whose machines can run these trials; raises where one cannot."""
+    with _joined(address, trials, trials[0].on, say) as found:
+        _refuse_unfit(found, trials)
+        yield RayExecutor(say, jobs)
+
+
+@contextmanager
+def load_machines(address: str, trials: Sequence[Trial], say: Say) -> Iterator[None]:
+    """A Ray whose machines send the load of trials that run here, on a cluster that stays."""
+    with _joined(address, trials, "kubeconfig", say) as found:
+        needed = max(trial.setup.client.machines for trial in trials)
+        if len(found) < needed:
+            raise SetupProblem(
+                f"the load comes from {needed} machines, and the Ray has {len(found)} with a core for it",
+                "add machines, or write fewer into `client: {machines: N}`",
+            )
+        yield
+
+
+@contextmanager
+def _joined(address: str, trials: Sequence[Trial], on: str, say: Say) -> Iterator[list[Machine]]:
     stacks = {trial.setup.stack for trial in trials}
     with connected(address, sorted(stacks), len(os.sched_getaffinity(0))):
         interruption.listen()  # Ray has put its own handler of SIGTERM in place
         found = machines()
-        _inspect(found, trials[0].on)
-        _refuse_unfit(found, trials)
+        _inspect(found, on)
         cores = sum(int(one.cores) for one in found)
         say(f"on a Ray of {len(found)} machine{'s' * (len(found) != 1)} with {cores} cores")
-        yield RayExecutor(say, jobs)
+        yield found
 
 
 @dataclass(frozen=True)

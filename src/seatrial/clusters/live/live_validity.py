@@ -31,6 +31,8 @@ def validity_of(
         reasons.append(Doubt(f"watches missed events in {sum(missed)} gaps", (TIMES, RATES)))
     if created < sent:
         reasons.append(Doubt(f"{sent} workloads were created and only {created} were seen"))
+    machines = phases.machines if phases else None
+    reasons += machines.doubts if machines else []
     refused = scraper.refused if scraper else {}
     return {
         "reasons": reasons + session.doubts,
@@ -45,6 +47,7 @@ def validity_of(
         "not_submitted": observer.failures,
         "deaths": [*session.deaths, *session.mishaps],
         "watches": [_watch(state, observer.epoch) for state in watches.states],
+        **({"load_machines": machines.rows} if machines else {}),
         **session.evidence,
     }
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from seatrial.clusters.requests.load_machine import MOST_OPEN
+from seatrial.clusters.requests.load_machines import LoadMachines
 from seatrial.clusters.requests.load_objects import CreatedObjects
 from seatrial.clusters.requests.request_templates import template_of
 from seatrial.clusters.requests.sending import PhaseProgress, Sender
@@ -23,7 +25,6 @@ from seatrial.record.requests import RequestLog, write_starts
 from seatrial.scenario.actions.send_requests import Requester, Requests
 from seatrial.scenario.actions.wait import WaitForObjects
 
-MOST_OPEN = 4000  # connections of an open loop
 NAMESPACES_PER_S = 15.0  # a controller manager with default limits completes at least so many
 SIDE_BY_SIDE = 32
 SERVED_S = 10.0  # until a new kind (a CRD) is served
@@ -49,6 +50,8 @@ class RequestPhases:
         self._trial, self._client, self._acting, self._labels, self._stopped = trial, client, acting, labels, stopped
         self._directory, self._outside = directory, outside
         self.log = RequestLog(directory)
+        count = trial.setup.client.machines
+        self.machines = LoadMachines(count, directory, stopped) if count > 1 else None
         self._tasks: list[asyncio.Task[None]] = []
         phases = {phase.name: phase for phase in trial.phases(Requests) if phase.verb == "create"}
         self._created = CreatedObjects(client, f"{STUDY_LABEL}={labels[STUDY_LABEL]}", phases)
@@ -57,6 +60,8 @@ class RequestPhases:
     async def prepare(self) -> None:
         """Creates the namespaces and starts the watches."""
         _open_many_files()
+        if self.machines:
+            await self.machines.start()
         if self._trial.namespaces:
             await self._make_namespaces()
         untils = [phase for step in self._trial.steps for phase in step if isinstance(phase, WaitForObjects)]
@@ -100,7 +105,7 @@ class RequestPhases:
 
     async def run(self, phase: Requests) -> Tally:
         """Sends all requests of a phase."""
-        wanted = MOST_OPEN if phase.per_s else phase.workers
+        wanted = 1 if self.machines else MOST_OPEN if phase.per_s else phase.workers
         client = await self._acting(phase.identity, wanted)
         try:
             kinds = {(str(m["apiVersion"]), str(m["kind"])) for m in phase.objects}
@@ -110,6 +115,9 @@ class RequestPhases:
             templates = [
                 template_of(phase, m, found[str(m["apiVersion"]), str(m["kind"])], self._labels) for m in phase.objects
             ]
+            if self.machines:
+                progress = self.progress[phase.name] = PhaseProgress()
+                return await self.machines.run(phase, templates, client, self.namespaces, self.epoch, progress)
             sender = Sender(phase, templates, client, self.namespaces, self.log, self.epoch, self._stopped)
             self.progress[phase.name] = sender.progress
             return await sender.run()
@@ -157,7 +165,9 @@ class RequestPhases:
         ]
 
     async def stop(self) -> None:
-        """Ends the watches."""
+        """Ends the watches, and lets the machines of the load go."""
+        if self.machines:
+            await self.machines.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -8,13 +8,13 @@ names are unique.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from seatrial.clusters.requests.load_shares import WHOLE, LoadShare
 from seatrial.clusters.requests.request_templates import RequestTemplate
 from seatrial.kube import Answer, Client, Request, RetryPolicy, Status, clock
 from seatrial.kube.api_errors import read_status
@@ -58,8 +58,9 @@ class Sender:
 
     def __init__(
         self, phase: Requests, templates: Sequence[RequestTemplate], client: Client, namespaces: Sequence[str],
-        log: RequestLog, epoch: int, stopped: Callable[[str], None],
+        log: RequestLog, epoch: int, stopped: Callable[[str], None], share: LoadShare = WHOLE,
     ) -> None:  # fmt: skip
+        self.share = share
         self.progress = PhaseProgress()
         self._phase, self._templates, self._log, self._epoch = phase, templates, log, epoch
         retry = msgspec.structs.replace(RETRY, throttled=phase.retry)
@@ -74,28 +75,37 @@ class Sender:
         self._verb, self._identity = number(phase.verb), number(phase.identity.name)
         self._name, self._seen_by, self._nothing = number(phase.name), number(CLIENT), number("")
         self._resources = {template.resource: number(template.resource) for template in templates}
-        self._first = self._last = self._settled = 0  # settled: when an answer was last final, or a 429
+        self.first = self.last = self._settled = 0  # sends; settled: when an answer was last final, or a 429
         self._failure = ""  # reason of the last attempt that failed
 
-    async def run(self) -> Tally:
-        """Sends all items; returns when the phase is over."""
+    async def connect(self) -> None:
+        """Opens connections ahead, so that the first requests do not wait for handshakes."""
         phase = self._phase
-        await self._client.pool.open(phase.workers if not phase.per_s else min(64, self._client.pool.size))
-        start = clock()
-        self._first = self._last = self._settled = start
+        wanted = self.share.part(phase.workers) if not phase.per_s else min(64, self._client.pool.size)
+        await self._client.pool.open(wanted)
+
+    async def run(self, begin: int = 0) -> Tally:
+        """Sends all items; returns when the phase is over. `begin`: when the phase begins, if not at once."""
+        phase = self._phase
+        await self.connect()
+        if (wait := begin - clock()) > 0:
+            await asyncio.sleep(wait / SECOND)
+        start = begin or clock()
+        self.first = self.last = self._settled = start
         self._until = start + phase.lasting if phase.lasting else 0
         if phase.per_s:
             await self._at_a_rate(start)
         else:
             await self._in_turn()
         sent = self.progress.requests
-        items = phase.count if phase.count is not None else round(phase.lasting / SECOND * phase.per_s)
-        wanted = round((items - 1) / phase.per_s * SECOND) if phase.per_s and items > 1 else 0
-        return Tally(phase.name, items if phase.per_s else sent, wanted, self._last - self._first if phase.per_s else 0)
+        whole = phase.count if phase.count is not None else round(phase.lasting / SECOND * phase.per_s)
+        items = self.share.part(whole)
+        wanted = round((items - 1) * self.share.of / phase.per_s * SECOND) if phase.per_s and items > 1 else 0
+        return Tally(phase.name, items if phase.per_s else sent, wanted, self.last - self.first if phase.per_s else 0)
 
     def _items(self) -> Iterator[int]:
         """The numbers of the items until the phase is over."""
-        for item in itertools.count() if self._phase.count is None else range(self._phase.count):
+        for item in self.share.items(self._phase.count):
             if self._over or (self._until and clock() >= self._until):
                 return
             yield item
@@ -109,20 +119,20 @@ class Sender:
                     return
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._phase.workers):
+            for _ in range(self.share.part(self._phase.workers)):
                 group.create_task(work())
 
     async def _at_a_rate(self, start: int) -> None:
         every = SECOND / self._phase.per_s
         async with asyncio.TaskGroup() as group:
-            for item in range(self._phase.count) if self._phase.count is not None else itertools.count():
+            for item in self.share.items(self._phase.count):
                 due = start + round(item * every)
                 if self._over or (self._until and due >= self._until):
                     return
                 wait = due - clock()
                 if wait > 0:
                     await asyncio.sleep(wait / SECOND)
-                self._last = clock()
+                self.last = clock()
                 group.create_task(self._item(item, due))
 
     async def _item(self, item: int, due: int) -> bool:

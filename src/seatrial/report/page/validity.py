@@ -34,7 +34,7 @@ def validity(view: View) -> PageSection:
     )
     if how:
         parts.append(tag("p", f"The client's thread was scheduled as {' or '.join(how)} while trials ran."))
-    parts += [_rates(view), _sources(view), _expectations(view)]
+    parts += [_rates(view), _load_machines(view), _sources(view), _expectations(view)]
     parts.append(_lines("Stalls, audits and waits that timed out", _found(view)))
     known = dict.fromkeys(str(line) for trial in view.study.trials for line in trial.document.get("findings") or ())
     parts.append(_lines("Findings before the run", known))
@@ -110,6 +110,30 @@ def _rates(view: View) -> Html | None:
     return _fold(
         f"Did the client keep up? {plural(len(rows), 'rate')}", table(heads, rows[:300], "Rates of the client")
     )
+
+
+def _load_machines(view: View) -> Html | None:
+    """Each machine's share of a load that several sent together, and how well its clock is known."""
+    rows = []
+    for trial in view.study.trials:
+        for one in (trial.document.get("validity") or {}).get("load_machines") or ():
+            share, wanted, achieved = float(one["share"]), one.get("wanted_per_s"), one.get("achieved_per_s")
+            short = wanted and achieved and achieved < 0.95 * wanted
+            rows.append([
+                Cell(trial.name), Cell(str(one["phase"])), Cell(f"{one['machine']} {one['node']}"),
+                Cell(f"{one['requests']:,}", one["requests"]), Cell(f"{share:.1%}", share),
+                Cell(f"{wanted:,.4g}", wanted) if wanted else Cell("", 0),
+                Cell(f"{achieved:,.4g}", achieved, "bad" if short else "") if achieved else Cell("", 0),
+                Cell(f"{one['clock_error_ms']:.3f}", one["clock_error_ms"]),
+            ])  # fmt: skip
+    if not rows:
+        return None
+    heads = [
+        Heading("trial", number=False), Heading("phase", number=False), Heading("machine", number=False),
+        Heading("requests"), Heading("share"), Heading("asked for /s"), Heading("reached /s"),
+        Heading("clock error at most, ms"),
+    ]  # fmt: skip
+    return _fold("Machines that sent the load", table(heads, rows[:300], "Machines that sent the load"))
 
 
 def _sources(view: View) -> Html:

@@ -1,0 +1,123 @@
+"""A load from three machines is one load: every request that the server saw was counted, by the machine that sent it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from seatrial.clusters import programs
+from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.kwok.stage_objects import default_stages
+from seatrial.clusters.local import kept_planes
+from seatrial.clusters.local.components import PlaneOptions
+from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
+from tests.conftest import COMMAND, Seatrial
+from tests.ray_nodes import RayNodes, kill, ray_of
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.local
+
+LOAD = """
+name: load
+nodes: [{name: n, count: 1, capacity: {cpu: 4, memory: 8Gi}}]
+setups: {three: {stack: default, client: {machines: 3}}}
+steps:
+  - create:
+      name: fill
+      count: 301
+      rate: 100/s
+      objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "one-${i}"}, data: {a: b}}
+  - get: {name: look, of: fill, workers: 7, count: 500}
+"""
+EVERYTHING = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def audited(own_state: Path) -> Iterator[kept_clusters.KeptCluster]:  # noqa: ARG001
+    """A control plane that logs all requests."""
+    binaries = ensure_binaries(programs.CONTROL_PLANE)
+    settings = resolve((*CONTROL_PLANE, *OWN), "as shipped", {})
+    options = PlaneOptions(stages=default_stages(), settings=settings, audit=True, audit_policy=EVERYTHING)
+    yield kept_planes.up("audited", options, binaries)
+    kept_planes.down("audited")
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[RayNodes]:
+    with ray_of({"num_cpus": 0}, *[{"num_cpus": 1}] * 3) as nodes:
+        yield nodes
+
+
+def test_the_sum_of_what_three_machines_counted_is_the_audit_log_request_by_request(
+    seatrial: Seatrial, tmp_path: Path, audited: kept_clusters.KeptCluster, three: RayNodes
+) -> None:
+    (tmp_path / "load.yaml").write_text(LOAD)
+    run = ("run", "load.yaml", "--on", "local", "--cluster", audited.name, "--ray", three.address, "-o", "out")
+    done = seatrial(*run)
+    assert done.returncode in (0, 1), done.stderr
+    [trial] = (tmp_path / "out" / "trials").iterdir()
+    record = json.loads((trial / "trial.json").read_text())
+    assert record["outcome"] == "completed", record["detail"]
+    sent = pl.read_parquet(trial / "requests.parquet").filter(pl.col("seen_by") == "client")
+    logged = _audited(audited)
+    assert Counter(sent.select("phase", "verb", "code").iter_rows()) == Counter(
+        {("fill", "create", 201): 301, ("look", "get", 200): 500}
+    )
+    assert Counter((one["verb"], one["responseStatus"]["code"]) for one in logged) == Counter(
+        sent.select("verb", "code").iter_rows()
+    )
+    made = [one["requestURI"] for one in logged if one["verb"] == "create"]
+    rows = record["validity"]["load_machines"]
+    by_machine = Counter((one["verb"], one["userAgent"].rpartition("machine-")[2]) for one in logged)
+    counted = Counter({(_verb(row), str(n % 3)): row["requests"] for n, row in enumerate(rows)})
+    assert by_machine == counted
+    assert len(made) == 301
+    assert sum(row["share"] for row in rows if row["phase"] == "fill") == pytest.approx(1)
+    for row in rows:
+        assert 0 < row["clock_error_ms"] < 1000
+        assert abs(row["clock_offset_ms"]) <= row["clock_error_ms"], "all of them have the clock of this machine"
+    assert [row["wanted_per_s"] for row in rows][:3] == pytest.approx([100 / 3] * 3, rel=0.02)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Machines that sent the load" in page
+
+
+def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
+    tmp_path: Path, audited: kept_clusters.KeptCluster
+) -> None:
+    (tmp_path / "load.yaml").write_text(LOAD.replace("count: 301", "count: 100000"))
+    with ray_of({"num_cpus": 0}, *[{"num_cpus": 1}] * 3) as nodes:
+        run = ("run", "load.yaml", "--on", "local", "--cluster", audited.name, "--ray", nodes.address, "-o", "out")
+        process = subprocess.Popen([*COMMAND, *run], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        with process:
+            assert eventually(lambda: len(list(nodes.temporary.glob("seatrial-load-*/requests-*.seg"))) == 3)
+            kill(nodes.raylets[2])
+            assert process.stderr is not None
+            said = process.stderr.read()
+    assert process.returncode == 1, said
+    [trial] = (tmp_path / "out" / "trials").iterdir()
+    record = json.loads((trial / "trial.json").read_text())
+    assert record["outcome"] == "failed"
+    assert "was lost in the middle of the load" in record["detail"]
+    assert not record["validity"]["valid"]
+
+
+def _verb(row: dict[str, Any]) -> str:
+    return "create" if row["phase"] == "fill" else "get"
+
+
+def _audited(cluster: kept_clusters.KeptCluster) -> list[dict[str, Any]]:
+    """What the server logged of the load."""
+    assert cluster.audit_log is not None
+    lines = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    return [one for one in lines if one["userAgent"].startswith("seatrial-load")]
