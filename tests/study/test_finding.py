@@ -95,7 +95,9 @@ def test_a_search_that_is_killed_and_resumed_gets_the_bytes_of_one_that_never_wa
     assert resumed.returncode == 0, resumed.stderr
     assert "have ended before and are not run again" in resumed.stderr
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    assert seatrial("run", "--resume", "killed").returncode == 2
+    refused = seatrial("run", "--resume", "killed")
+    assert refused.returncode == 2
+    assert "seatrial find --resume killed" in refused.stderr
 
 
 @pytest.mark.slow

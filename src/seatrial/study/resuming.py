@@ -55,6 +55,8 @@ def begun_study(out: Path) -> dict[str, Any]:
 def resumed(out: Path, study: Mapping[str, Any], trials: Sequence[Trial]) -> Resumed:
     """What is left of the study in `out`. `study`: the study.json that the same command would write now."""
     earlier = begun_study(out)
+    if earlier.get("find"):
+        raise UsageProblem(f"--resume {out}: the study is a search", f"seatrial find --resume {out}")
     refuse_differences(out, earlier, study, trials)
     left = left_to_run(out, trials)
     document = {key: value for key, value in earlier.items() if key != "run"}
