@@ -63,7 +63,7 @@ class RandomCase:
         """What `seatrial find` would be asked."""
         vary = f"nodes.gpu.count={self.low}..{self.high}"
         limits = SearchLimits(BUDGET)
-        return Question(parse_variation(vary), vary, (f"wait_p95_s <= {self.limit}",), REPEATS, limits)
+        return Question((vary,), (f"wait_p95_s <= {self.limit}",), REPEATS, limits)
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,18 @@ class CaseResult:
 
 
 def random_case(number: int, seed: int) -> RandomCase:
-    """A load that needs between a few and some dozens of nodes."""
+    """A load that keeps between three and sixteen nodes busy on average, and its queue needs more."""
     draw = random.Random(f"{seed}/{number}")
     single = draw.choice([0.5, 0.8, 0.95])
     gpus, median, sigma = draw.choice([1, 2, 4, 8]), draw.choice([300, 900, 2400]), draw.choice([0.3, 0.6, 1.0])
-    busy = draw.uniform(4, 30)  # nodes that the load keeps busy
+    busy = draw.uniform(3, 16)  # nodes that the load keeps busy
     mean = median * 2.718281828 ** (sigma**2 / 2) * (2 - single)
     rate = busy * 8 / gpus / mean * 60
     text = SCENARIO.format(
-        number=number, stack=draw.choice(["default", "kueue", "coscheduling"]), jobs=draw.choice([60, 120, 200]),
+        number=number, stack=draw.choice(["default", "kueue", "coscheduling"]), jobs=draw.choice([40, 80, 120]),
         single=single, rest=round(1 - single, 2), median=median, sigma=sigma, gpus=gpus, rate=f"{rate:.4g}",
     )  # fmt: skip
-    return RandomCase(text, 1, draw.choice([40, 60]), draw.choice([30, 120, 600, 1800]))
+    return RandomCase(text, 1, draw.choice([25, 35]), draw.choice([30, 120, 600, 1800]))
 
 
 class _Trials:
@@ -171,6 +171,8 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         for result in pool.imap_unordered(compare, work):
             results.append(result)
+            if len(results) % 10 == 0:
+                print(f"{len(results)} cases, {sum(r.close for r in results)} close", file=sys.stderr, flush=True)
             if not result.close:
                 print(f"case {result.number}: found {result.found}, swept {result.swept}", file=sys.stderr, flush=True)
     close = sum(result.close for result in results)

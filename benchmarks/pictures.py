@@ -50,6 +50,10 @@ def _workloads(page: Any) -> None:
 
 
 FIND = ("find", "--vary", "nodes.gpu.count=10..200", "--so-that", "wait_p95_s <= 600")
+MIX = (
+    "find", "--vary", "nodes.old.count=1..60", "--vary", "nodes.new.count=1..40", "--price", "nodes.old=1",
+    "--price", "nodes.new=8", "--so-that", "wait_p95_s <= 600",
+)  # fmt: skip
 
 PICTURES = {
     "many-small-jobs.png": Picture("many-small-jobs", "totals.png"),
@@ -62,6 +66,7 @@ PICTURES = {
     "report-clog.png": Picture("gang-ensemble", Shot("figure.clog")),
     "report-teams.png": Picture("two-teams", Shot("figure.usage")),
     "find.png": Picture("gpu-fleet", "find.png", FIND),
+    "find-mix.png": Picture("gpu-mix", "find.png", MIX),
 }
 
 

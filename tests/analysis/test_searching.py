@@ -10,6 +10,8 @@ import pytest
 
 from seatrial.analysis.search_answers import EVERYWHERE, FOUND, NOWHERE, UNFINISHED, SearchAnswer, answer_of
 from seatrial.analysis.search_evidence import Evidence
+from seatrial.analysis.search_fronts import Front, front_of, next_of_front
+from seatrial.analysis.searched_studies import Case, Question, Searches
 from seatrial.analysis.searching import NextTrial, Search, SearchLimits, next_probes
 from seatrial.model.figures import Value
 from seatrial.scenario.expressions import Expression
@@ -164,3 +166,60 @@ def test_a_condition_without_numbers_is_searched_by_halves() -> None:
             rows.setdefault(place, {})[repeat] = {"outcome": ended, "total_s": float(place + repeat)}
     answer = answer_of(Search([float(n) for n in range(491)], Evidence(condition, 3, rows), limits))
     assert (answer.state, answer.place) == (FOUND, 126), "a counted condition must hold in every repeat"
+
+
+def front_of_all(
+    curve: Callable[[int, int, int], float], prices: dict[str, float], budget: int = 60
+) -> tuple[Front, Searches]:
+    """The front of a made-up wait over two variables, each from 1 to 40."""
+    question = Question(
+        ("nodes.a.count=1..40", "nodes.b.count=1..40"), ("wait_p95_s <= 600",), 3, SearchLimits(budget), prices
+    )
+    searches, base = Searches(question), Case("default")
+    while wanted := next_of_front(searches, base):
+        for case, (place, repeat) in wanted:
+            a, b = int(dict(case.params)["nodes.a.count"]), int(question.value(place))
+            wait = curve(a, b, repeat)
+            row: dict[str, Value] = {"wait_p95_s": wait, "outcome": "completed", "total_s": wait + a + b}
+            assert repeat not in searches.rows.get(case, {}).get(place, {}), "no trial is run twice"
+            searches.rows.setdefault(case, {}).setdefault(place, {})[repeat] = row
+    return front_of(searches, base), searches
+
+
+@pytest.mark.parametrize("prices", [(1.0, 1.0), (1.0, 3.0), (5.0, 1.0), (2.0, 2.5)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_cheapest_mix_costs_at_most_five_percent_more_than_that_of_all_1600(
+    prices: tuple[float, float], seed: int
+) -> None:
+    draw = random.Random(seed)
+    load, weight = draw.uniform(20, 60), draw.uniform(0.7, 2.5)
+    heights = [1.0, math.exp(draw.gauss(0, 0.04)), math.exp(draw.gauss(0, 0.04))]
+
+    def curve(a: int, b: int, repeat: int) -> float:
+        return 3000 * max(0.0, load * heights[repeat - 1] / (a + weight * b) - 0.8) + 300 * math.exp(-a / 4)
+
+    front, _ = front_of_all(curve, {"nodes.a.count": prices[0], "nodes.b.count": prices[1]})
+    fits = [
+        prices[0] * a + prices[1] * b
+        for a in range(1, 41)
+        for b in range(1, 41)
+        if sum(curve(a, b, repeat) for repeat in (1, 2, 3)) / 3 <= 600
+    ]
+    best = front.best
+    assert front.trials <= 60
+    assert best is not None
+    assert best.cost is not None
+    assert best.confirmed
+    assert min(fits) <= best.cost <= 1.05 * min(fits) + max(prices)
+
+
+def test_a_front_without_prices_has_the_least_of_one_variable_for_values_of_the_other() -> None:
+    front, _ = front_of_all(lambda a, b, _: 10_000.0 / (a + b), {})
+    assert front.best is None
+    assert len(front.points) >= 5
+    assert all(point.across + point.place + 2 == 17 or point.place == 0 for point in front.points)
+
+
+def test_a_front_that_more_makes_worse_is_said_to_be_not_monotone() -> None:
+    front, _ = front_of_all(lambda a, b, _: 700.0 if a >= 30 and b >= 5 else 10_000.0 / (a + b), {})
+    assert front.contradictions

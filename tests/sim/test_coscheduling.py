@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from seatrial import stacks
 from seatrial.model.plan import PodShape, Scalar, Toleration, Trial, Workload
@@ -178,5 +179,5 @@ def test_a_gang_becomes_a_pod_group_and_a_job_whose_pods_name_it() -> None:
     assert list(kinds) == ["PodGroup", "Service", "Job"]
     assert kinds["PodGroup"]["spec"] == {"minMember": 3}
     assert kinds["Job"]["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "g-0"
-    alone = stack.real.render(replace(gang, gang=False), {})
+    alone = stack.real.render(structs.replace(gang, gang=False), {})
     assert [manifest.body["kind"] for manifest in alone] == ["Job"]

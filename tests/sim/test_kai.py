@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -21,6 +22,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.nodes import Nodes
 from seatrial.stacks.kai.kai_session import ACTIVE, HOLDS, PENDING, KaiJob, KaiNodes, KaiSession, KaiTask
+from seatrial.stacks.kai.model import KaiModel
 from seatrial.stacks.kai.queue_shares import QueueShare, ShareTree, divide
 from seatrial.stacks.kai.queue_tree import EVERYTHING, RESOURCES, UNLIMITED, KaiQueue, kai_queues
 from tests.sim.fleets import queue, to_queue
@@ -154,6 +156,23 @@ def test_a_gang_that_does_not_fit_holds_nothing_while_smaller_ones_run(tmp_path:
     scheduled = ran.seen.filter((pl.col("stage") == "scheduled") & (pl.col("detail") >= 0))
     assert ran.count("bind_requested") == 1, "nothing was decided for the large one"
     assert scheduled["object"].n_unique() == 3
+
+
+def test_a_pod_that_waits_for_room_gets_its_condition_once_whoever_is_tried_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: Counter[int] = Counter()
+    write = KaiModel._write
+
+    def counted(self: KaiModel, number: int, of_pods: int, of_group: int) -> None:
+        writes[number] += bool(of_pods)
+        write(self, number, of_pods, of_group)
+
+    monkeypatch.setattr(KaiModel, "_write", counted)
+    ran = run(kai((submit(12, 1, PodShape({"cpu": 1000}), 5),), done("load"), group=nodes(1, 2)), tmp_path)
+    assert ran.count("completed") == 12
+    assert sum(writes.values()) == 10, "two had room at once"
+    assert max(writes.values()) == 1
 
 
 def test_a_bind_request_stands_between_a_pod_and_its_node(tmp_path: Path) -> None:

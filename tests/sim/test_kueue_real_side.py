@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from seatrial import stacks
 from seatrial.kube.shapes import Condition, Meta, OwnerReference
@@ -151,7 +152,7 @@ def test_a_priority_is_a_label_of_the_job_and_no_class_of_its_pods() -> None:
     assert body["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == klass.name
     assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "red"
     assert "priorityClassName" not in body["spec"]["template"]["spec"]
-    alone = rendered(replace(workload, queue=""))
+    alone = rendered(structs.replace(workload, queue=""))
     assert "kueue.x-k8s.io/priority-class" not in alone["metadata"]["labels"]
     assert alone["spec"]["template"]["spec"]["priorityClassName"] == klass.name
 

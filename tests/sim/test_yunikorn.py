@@ -69,7 +69,8 @@ def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_th
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seed: int
 ) -> None:
     gangs = replace(submit(2 * len(sizes), shape=WHOLE, seconds=3, gang=True), sizes=tuple(sizes), shuffled=True)
-    ran = run(with_yunikorn(*to_the_end(gangs), nodes=6, seed=seed), tmp_path_factory.mktemp("gangs"))
+    nodes = 2 * sum(sizes)
+    ran = run(with_yunikorn(*to_the_end(gangs), nodes=nodes, seed=seed), tmp_path_factory.mktemp("gangs"))
     assert ran.ending.outcome == "completed"
     reserved = dict(zip(*ran.seen.filter(pl.col("stage") == "reserved").select("object", "at_ns"), strict=True))
     owner = dict(enumerate(ran.cluster.ledger.pod_workload))
@@ -78,14 +79,35 @@ def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_th
     for pod, at in zip(bound["object"], bound["at_ns"], strict=True):
         assert at > reserved[owner[pod]]
     assert ran.cluster._sim.view.stand_ins == {}, "no placeholder is left"
-    assert ran.cluster._sim.nodes.free[0] == [1000] * 6, "every node is free again"
+    assert ran.cluster._sim.nodes.free[0] == [1000] * nodes, "every node is free again"
 
 
-def test_gangs_are_served_in_the_order_of_their_submission_one_after_another(tmp_path: Path) -> None:
+def test_gangs_that_come_one_by_one_are_served_in_the_order_of_their_submission(tmp_path: Path) -> None:
     """Gangs that need more than half of the nodes: the second holds what the first leaves, and gets the rest when that is free."""
-    ran = run(with_yunikorn(*to_the_end(submit(6, pods=5, shape=WHOLE, seconds=3, gang=True)), nodes=8), tmp_path)
+    steps: list[Step] = []
+    for number in range(4):
+        gang = replace(submit(1, pods=5, shape=WHOLE, seconds=3, gang=True), name=f"gang{number}")
+        steps += [(gang,), (Pause(f"after {number}", 3 * SECOND),)]
+    ran = run(with_yunikorn(*steps, (Wait("done", "completed"),), nodes=8), tmp_path)
     assert ran.ending.outcome == "completed"
-    assert len({round(at / 2) for at in ran.times("reserved")}) == 6
+    assert not ran.ending.stalls
+    order = [name.split("-")[0] for name in of(ran, "scheduled")["workload"]]
+    assert order == sorted(order)
+
+
+def test_gangs_of_one_look_hold_parts_of_their_nodes_and_each_other_up_until_the_placeholder_timeout(
+    tmp_path: Path,
+) -> None:
+    """Their placeholders come to the core one after another, and it places the first while others are on their way."""
+    together = submit(6, pods=5, shape=WHOLE, seconds=3, gang=True)
+    kinds = set()
+    for seed in range(6):
+        ran = run(with_yunikorn(*to_the_end(together), nodes=8, seed=seed), tmp_path / str(seed))
+        kinds |= {stall.kind for stall in ran.ending.stalls} | (
+            {ran.ending.clog.diagnosis.kind} if ran.ending.clog else set()
+        )
+        assert ran.end_s > 15 * 60 or not ran.ending.stalls
+    assert "gang deadlock" in kinds
 
 
 def test_placeholders_hold_nodes_until_their_timeout_and_then_the_gang_goes_on_as_single_pods(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_set_up_has_an_answer_of_its_own_and_the_study_can_be_compared(
     compared = seatrial("compare", "found", "--figure", "wait_p95_s")
     assert compared.returncode in (0, 1), compared.stderr
     document = json.loads((tmp_path / "found" / "study.json").read_text())
-    assert document["find"]["vary"] == "nodes.gpu.count=2..40"
+    assert document["find"]["vary"] == ["nodes.gpu.count=2..40"]
     assert len(document["trials"]) == _tried(tmp_path / "found").height
 
 
@@ -123,6 +123,26 @@ def test_a_condition_that_holds_nowhere_is_said_with_the_nearest_value(seatrial:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fleet")
+def test_two_variables_have_a_front_and_a_cheapest_mix_that_a_resumed_search_has_too(
+    seatrial: Seatrial, tmp_path: Path
+) -> None:
+    text = FLEET.replace(
+        "nodes: [", "nodes: [{name: old, count: 2, capacity: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 4}}, "
+    )
+    (tmp_path / "fleet.yaml").write_text(text)
+    priced = ("--vary", "nodes.old.count=1..20", "--price", "nodes.gpu=5", "--price", "nodes.old=2", "--repeat", "2")
+    asked = ("fleet.yaml", *priced[:2], *QUESTION[1:], *priced[2:], "--stack", "default")
+    found = seatrial("find", *asked, "-o", "mix")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert " is the cheapest mix for which wait_p95_s <= 30: " in found.stdout
+    assert _tried(tmp_path / "mix").height <= 60
+    again = seatrial("find", "--resume", "mix")
+    assert again.stdout.splitlines()[0] == found.stdout.splitlines()[0]
+    assert "is the cheapest mix" in (tmp_path / "mix" / "report.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fleet")
 def test_the_largest_load_is_found_because_the_ends_say_so(seatrial: Seatrial) -> None:
     asked = ("--vary", "steps.train.count=10..400", "--so-that", "wait_p95_s <= 100", "--stack", "default")
     found = seatrial("find", "fleet.yaml", *asked, "--repeat", "2", "-o", "load")
@@ -143,6 +163,11 @@ def test_the_largest_load_is_found_because_the_ends_say_so(seatrial: Seatrial) -
         (["--vary", "nodes.gpu.count=0.5..2", "--so-that", "p95_s <= 1"], "is not a whole number"),
         (["--vary", "nodes.gpu.count=2..9"], "write one like --so-that"),
         (["--so-that", "p95_s <= 1"], "write one like --vary"),
+        (
+            ["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s <= 1", "--price", "nodes.gpo=3"],
+            "did you mean 'nodes.gpu'?",
+        ),
+        (["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s <= 1", "--price", "nodes.gpu=x"], "no price"),
         (["--vary", "a=1..2", "--so-that", "p95_s <= 1", "--smallest", "--largest"], "cannot be combined"),
     ],
 )

@@ -65,3 +65,43 @@ def test_a_replay_whose_client_is_late_is_not_to_be_trusted(seatrial: Seatrial, 
     _, late = replayed(seatrial, tmp_path, nodes=100, rate="10/s")
     assert late["valid"] is False, "100 jobs are due together, and the last is sent 10 s later"
     assert "1 in 100 jobs of the trace was sent" in str(late["reasons"])
+
+
+def sent_s(folder: Path) -> list[float]:
+    lines = (folder / "out" / "trials").glob("*/submitted.jsonl")
+    times = [json.loads(line)["at_ns"] / 1e9 for path in lines for line in path.read_text().splitlines()]
+    return [round(at - min(times), 1) for at in times]
+
+
+CHAIN = [
+    samples.swf_line(1, 0, run=100, processors=1),
+    samples.swf_line(2, 10, run=100, processors=1, after=1, think=30),
+    samples.swf_line(3, 20, run=10, processors=1),
+    samples.swf_line(4, 500, run=10, processors=1, after=2, think=5),
+]
+
+
+def test_with_think_a_job_waits_for_the_end_of_the_one_before_and_the_thinking_time(
+    seatrial: Seatrial, tmp_path: Path
+) -> None:
+    samples.swf(tmp_path / "t.swf", CHAIN)
+    out, validity = replayed(seatrial, tmp_path, more=", think: true")
+    # Job 1 ends after 100 s and what a Job costs, job 2 comes 30 s later; job 4 comes 5 s after job 2, long before its 500 s.
+    first, third, second, fourth = sent_s(tmp_path)
+    assert (first, third) == (0.0, 20.0)
+    assert 130 <= second < 135
+    assert 105 <= fourth - second < 110
+    assert validity["valid"] is True, out
+
+
+def test_without_think_jobs_come_by_the_clock(seatrial: Seatrial, tmp_path: Path) -> None:
+    samples.swf(tmp_path / "t.swf", CHAIN)
+    replayed(seatrial, tmp_path)
+    assert sent_s(tmp_path) == [0.0, 10.0, 20.0, 500.0]
+
+
+def test_a_trace_that_does_not_say_who_follows_whom_cannot_think(seatrial: Seatrial, tmp_path: Path) -> None:
+    samples.swf(tmp_path / "t.swf", [samples.swf_line(1, 0)])
+    (tmp_path / "s.yaml").write_text(SCENARIO.format(nodes=1, rate="100/s", more=", think: true"))
+    done = seatrial("run", "s.yaml", "--on", "sim", "--dry-run")
+    assert (done.returncode, "does not say which job follows which" in done.stderr) == (2, True), done.stderr

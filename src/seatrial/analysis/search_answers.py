@@ -36,9 +36,10 @@ def answer_of(search: Search) -> SearchAnswer:
     trials, largest = search.evidence.trials, search.largest
     low, high = search.bracket
     lead = next((position for position, held in search.lead.items() if held), None)
-    if high is None and (lead is None or search.decided.get(search.last) is False):
+    over = lead is not None and search.decided.get(lead) is False and search.decided.get(search.last) is False
+    if high is None and (lead is None or over):
         tried = set(search.between(0, search.last, SPREADS[-1] - 1)) | {0, search.last} <= search.lead.keys()
-        state = NOWHERE if tried or search.decided.get(search.last) is False else UNFINISHED
+        state = NOWHERE if tried or over else UNFINISHED
         return SearchAnswer(state, largest, trials, nearest=_nearest(search))
     best = high if high is not None else _first_left(search, low)
     if best is None:

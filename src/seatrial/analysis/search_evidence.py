@@ -6,16 +6,18 @@ their place.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from seatrial.analysis.repeat_judging import Row, holds_on_average
+from seatrial.analysis.repeat_judging import Row, holds_on_average, may_still_hold
 from seatrial.model.figures import FIGURES
 from seatrial.scenario.expression_grammar import ExpressionProblem
 from seatrial.scenario.expressions import Expression
 
+LEAST = 0.1  # of the limit: smaller figures count as this, since a wait of 0 has no logarithm
 SPARE = 2  # times as many repeats are tried at a place where some are not to be trusted
 
 
@@ -57,15 +59,31 @@ class Evidence:
         return [row for number in self.numbers(place) if (row := self.row(place, number)) is not None]
 
     def decided(self, place: int) -> bool | None:
-        """Whether the condition holds on average; None until all repeats were run (one is enough if repeats do not differ)."""
+        """Whether the condition holds on average; None while the repeats that were run leave that open. One is enough if repeats do
+        not differ."""
         rows = self.usable(place)
-        enough = 1 if self.alike else self.repeats
-        return holds(self.condition, rows) if len(rows) >= enough else None
+        if len(rows) >= (1 if self.alike else self.repeats):
+            return holds(self.condition, rows)
+        return False if rows and not _may_hold(self.condition, rows, self.repeats) else None
+
+    def complete(self, near: int) -> int | None:
+        """The nearest place at which all repeats were run."""
+        whole = [place for place in self.rows if len(self.usable(place)) >= self.repeats]
+        return min(whole, key=lambda place: abs(place - near), default=None)
 
     def mean_slack(self, place: int) -> float | None:
-        """The mean of `slack` over the repeats that were run."""
-        found = [one for row in self.usable(place) if (one := slack(self.condition, row)) is not None]
-        return statistics.fmean(found) if found else None
+        """The mean of `slack` over all repeats. One that was not run is taken to be as far from the others as where all were."""
+        known = {n: one for n in self.numbers(place) if (one := self.slack(place, n)) is not None}
+        whole = self.complete(place)
+        if not known:
+            return None
+        if whole is not None and whole != place:
+            there = {n: one for n in self.numbers(whole) if (one := self.slack(whole, n)) is not None}
+            both = [n for n in known if n in there]
+            if both:
+                shift = statistics.fmean(bent(known[n]) - bent(there[n]) for n in both)
+                known |= {n: unbent(bent(there[n]) + shift) for n in there if n not in known}
+        return statistics.fmean(known.values())
 
     @cached_property
     def alike(self) -> bool:
@@ -81,6 +99,23 @@ def holds(condition: Expression, rows: Sequence[Row]) -> bool:
         return holds_on_average(condition, rows)
     except ExpressionProblem:
         return False
+
+
+def _may_hold(condition: Expression, rows: Sequence[Row], repeats: int) -> bool:
+    try:
+        return may_still_hold(condition, rows, repeats)
+    except ExpressionProblem:
+        return False
+
+
+def bent(slack: float) -> float:
+    """A slack, so that a figure that grows by a factor per step, as waits do below the answer, makes a straight line."""
+    return -math.log(max(1 - slack, LEAST))
+
+
+def unbent(value: float) -> float:
+    """The slack again."""
+    return 1 - math.exp(-value)
 
 
 def slack(condition: Expression, row: Row) -> float | None:

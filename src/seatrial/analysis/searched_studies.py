@@ -33,16 +33,54 @@ FIND = "find"  # the key of study.json
 class Question:
     """What is searched for."""
 
-    variable: ValueRange
-    vary: str  # `PATH=RANGE` as it was written
+    vary: tuple[str, ...]  # `PATH=RANGE` as it was written; the last one is searched, one before it makes slices
     so_that: tuple[str, ...]
     repeats: int
     limits: SearchLimits
+    prices: Mapping[str, float] = field(default_factory=dict)  # of one more of each variable, by its path
+
+    @cached_property
+    def variables(self) -> tuple[ValueRange, ...]:
+        """The variables, in the order in which they were given."""
+        return tuple(parse_variation(text) for text in self.vary)
+
+    @property
+    def variable(self) -> ValueRange:
+        """The variable that is searched."""
+        return self.variables[-1]
+
+    @property
+    def across(self) -> ValueRange | None:
+        """The variable that is cut into slices; None with a single one."""
+        return self.variables[0] if len(self.variables) > 1 else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The params that are varied."""
+        return param_names(self.variables)
 
     @property
     def name(self) -> str:
-        """The param that is varied."""
-        return param_names([self.variable])[0]
+        """The param that is searched."""
+        return self.names[-1]
+
+    @cached_property
+    def across_places(self) -> dict[str, int]:
+        """The place of every value of the first of two variables, by its text."""
+        return {} if self.across is None else {as_text(value): place for place, value in enumerate(self.across.grid)}
+
+    def across_value(self, place: int) -> Scalar:
+        """The value of the first of two variables at a place."""
+        assert self.across is not None
+        return self.across.grid[place]
+
+    def cost(self, across: int | None, place: int) -> float | None:
+        """The price of a mix; None without prices."""
+        if not self.prices:
+            return None
+        places = [place] if across is None else [across, place]
+        pairs = zip(self.variables, places, strict=True)
+        return sum(self.prices.get(one.path, 0.0) * one.number(at) for one, at in pairs)
 
     @property
     def asked(self) -> str:
@@ -77,12 +115,13 @@ class Question:
     def document(self) -> dict[str, Any]:
         """For study.json."""
         return {
-            "vary": self.vary,
+            "vary": list(self.vary),
             "so_that": list(self.so_that),
             "repeats": self.repeats,
             "budget": self.limits.budget,
             "at_once": self.limits.at_once,
             "largest": self.limits.largest,
+            "prices": dict(self.prices),
         }
 
     @classmethod
@@ -92,9 +131,8 @@ class Question:
         if not found:
             return None
         limits = SearchLimits(int(found["budget"]), int(found["at_once"]), found["largest"])
-        return cls(
-            parse_variation(found["vary"]), found["vary"], tuple(found["so_that"]), int(found["repeats"]), limits
-        )
+        asked = tuple(found["vary"]), tuple(found["so_that"]), int(found["repeats"])
+        return cls(*asked, limits, {path: float(price) for path, price in found["prices"].items()})
 
 
 @dataclass(frozen=True)
@@ -110,7 +148,15 @@ class Case:
     @classmethod
     def of(cls, setup: str, params: Mapping[str, Any], name: str) -> Self:
         """The case of a trial, whose params include the searched one."""
-        return cls(setup, tuple((key, as_text(value)) for key, value in params.items() if key != name))
+        return cls(setup, tuple(sorted((key, as_text(value)) for key, value in params.items() if key != name)))
+
+    def without(self, name: str) -> Case:
+        """The case of all slices of which this is one."""
+        return Case(self.setup, tuple((key, value) for key, value in self.params if key != name))
+
+    def beside(self, name: str, value: Any) -> Case:
+        """The slice with this value."""
+        return Case(self.setup, tuple(sorted((*self.without(name).params, (name, as_text(value))))))
 
 
 @dataclass

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from seatrial.analysis.search_evidence import Evidence
+from seatrial.analysis.search_evidence import Evidence, bent
 
 UNTRIED = 4  # no stretch longer than a quarter of the range stays without a trial
 CLOSE = 50  # parts of a long range: so close the first repeat is narrowed down before the others are asked
-LEAST = 0.001  # of the limit: smaller figures count as this, since a wait of 0 has no logarithm
+WORST = 2  # repeats that are run first where others have shown which are the worst: they may decide alone
 SPREADS = (4, 8)  # parts of the range that are tried where neither end will do
 
 
@@ -41,6 +41,7 @@ class SearchLimits:
     at_once: int = 2  # values that are tried side by side while the range is narrowed down
     largest: bool | None = None  # False: the smallest; None: as the ends of the range say
     narrow_only: bool = False  # with the first repeat, and no further
+    confirm_only: bool = False  # only all repeats, where the first one ended
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Search:
     scale: Sequence[float]
     evidence: Evidence
     limits: SearchLimits
+    implied: Mapping[int, bool] = field(default_factory=dict)  # by place: what other searches say of the first repeat
 
     @property
     def last(self) -> int:
@@ -72,12 +74,13 @@ class Search:
 
     def _first_repeat(self, place: int) -> bool | None:
         number = next(iter(self.evidence.numbers(place)), None)
-        return None if number is None else self.evidence.holds(place, number)
+        held = None if number is None else self.evidence.holds(place, number)
+        return self.implied.get(place) if held is None else held
 
     @cached_property
     def lead(self) -> dict[int, bool]:
         """Position → whether the condition holds in the first repeat, in ascending order."""
-        found = {self.place(place): self._first_repeat(place) for place in self.evidence.rows}
+        found = {self.place(place): self._first_repeat(place) for place in (*self.evidence.rows, *self.implied)}
         return {position: held for position, held in sorted(found.items()) if held is not None}
 
     @cached_property
@@ -96,6 +99,10 @@ class Search:
     def at(self, position: int) -> float:
         """The position on the scale, ascending."""
         return -self.scale[self.place(position)] if self.largest else self.scale[position]
+
+    def ran(self, position: int) -> int:
+        """How many repeats were run there."""
+        return len(self.evidence.usable(self.place(position)))
 
     def slack(self, position: int, nth: int = 0) -> float | None:
         """Of the n-th repeat (from 0)."""
@@ -117,10 +124,10 @@ class Search:
         if high - low - 1 <= count:
             return list(range(low + 1, high))
         step = (self.at(high) - self.at(low)) / (count + 1)
-        wanted = [self._nearest(self.at(low) + step * (n + 1)) for n in range(count)]
+        wanted = [self.nearest(self.at(low) + step * (n + 1)) for n in range(count)]
         return sorted({min(max(one, low + 1), high - 1) for one in wanted})
 
-    def _nearest(self, at: float) -> int:
+    def nearest(self, at: float) -> int:
         """The position nearest to a number of the scale."""
         after = bisect_left(range(self.last + 1), at, key=self.at)
         near = [p for p in (after - 1, after) if 0 <= p <= self.last]
@@ -140,17 +147,23 @@ class Search:
 def next_probes(search: Search) -> list[NextTrial]:
     """The trials to run next, side by side; none if the search is over or its budget spent."""
     left = search.limits.budget - search.evidence.trials
-    steps = (_ends, _narrow) if search.limits.narrow_only else (_ends, _narrow, _average, _contradictions, _edges)
-    for step in steps:
+    for step in _steps(search.limits):
         probes: list[NextTrial] = []
         for position, nth in step(search):
             numbers = search.evidence.numbers(search.place(position))
             probe = NextTrial(search.place(position), numbers[nth]) if nth < len(numbers) else None
-            if probe and probe not in probes and search.evidence.row(*probe) is None:
+            known = nth == 0 and search.limits.narrow_only and search.place(position) in search.implied
+            if probe and probe not in probes and search.evidence.row(*probe) is None and not known:
                 probes.append(probe)
         if probes:
             return probes[: max(left, 0)]
     return []
+
+
+def _steps(limits: SearchLimits) -> tuple[Callable[[Search], _Wanted], ...]:
+    if limits.narrow_only:
+        return _ends, _narrow
+    return (_average,) if limits.confirm_only else (_ends, _narrow, _average, _contradictions, _edges)
 
 
 _Wanted = Iterator[tuple[int, int]]  # positions, and which of their repeats (from 0)
@@ -159,7 +172,7 @@ _Wanted = Iterator[tuple[int, int]]  # positions, and which of their repeats (fr
 def _ends(search: Search) -> _Wanted:
     """The ends of the range; where the condition holds at neither, places between."""
     yield from ((0, 0), (search.last, 0))
-    if not {0, search.last} <= search.lead.keys() or any(search.lead.values()):
+    if not {0, search.last} <= search.lead.keys() or any(search.lead.values()) or search.limits.narrow_only:
         return
     for parts in SPREADS:
         spread = search.between(0, search.last, parts - 1)
@@ -191,32 +204,49 @@ def _average(search: Search) -> _Wanted:
         return
     if high is None and low is not None and low < search.last:
         yield from _all_repeats(search, _beyond(search, low, 1))
-    elif high is not None and low is None and high > 0:
-        yield from _all_repeats(search, _beyond(search, high, -1))
+    elif high is not None and (low is None or search.ran(low) == 1) and high - (-1 if low is None else low) > 1:
+        yield from _all_repeats(search, max(_beyond(search, high, -1), 0 if low is None else low + 1))
     elif high is not None and low is not None and high - low > 1:
         yield from _all_repeats(search, _inside(search, low, high))
 
 
 def _all_repeats(search: Search, position: int) -> _Wanted:
-    count = 1 if search.evidence.alike else search.evidence.repeats
-    yield from ((position, nth) for nth in range(count))
+    """The repeats at a position, the worst ones first."""
+    evidence, place = search.evidence, search.place(position)
+    numbers = evidence.numbers(place)[: 1 if evidence.alike else None]
+    missing = [number for number in numbers if evidence.row(place, number) is None]
+    known = evidence.complete(place)
+    if known is not None and len(missing) > WORST:
+        slacks = {number: evidence.slack(known, number) for number in numbers}
+        ranked = sorted(numbers, key=lambda number: (math.inf if (one := slacks[number]) is None else one, number))
+        worst = [number for number in ranked[:WORST] if number in missing]
+        missing = worst or missing
+    yield from ((position, numbers.index(number)) for number in missing)
 
 
 def _beyond(search: Search, position: int, way: int) -> int:
-    """Where the mean crosses the limit, seen from one side: the last two means say where, or the curve of the first repeat, which
-    is as far from its crossing as the mean is."""
-    mean, own = search.evidence.mean_slack(search.place(position)), search.slack(position)
+    """Where the mean crosses the limit, seen from one side: the last two means say where, or the curve of the first repeat: the
+    mean is as far from its crossing as that curve is where it has the same value."""
     expected = _extended(search, position, way)
-    if expected is None and mean is not None and own is not None:
-        expected = search.crossing(own - mean)
     if expected is None:
-        expected = position + way * 2 ** (len(search.decided) - 1)
-    return min(max(expected, position + 1), search.last) if way > 0 else max(min(expected, position - 1), 0)
+        mean = search.evidence.mean_slack(search.place(position))
+        same, zero = None if mean is None else search.crossing(mean), search.crossing(0.0)
+        expected = (
+            None
+            if same is None or zero is None
+            else search.nearest(search.at(position) + search.at(zero) - search.at(same))
+        )
+    tried = sum(search.ran(p) > 1 for p in search.decided)
+    if expected is None:
+        expected = position + way * 2 ** (tried - 1)
+    least: int = position + way * 2 ** max(tried - 2, 0)  # figures often fall ever more slowly: steps must grow
+    return min(max(expected, least), search.last) if way > 0 else max(min(expected, least), 0)
 
 
 def _extended(search: Search, position: int, way: int) -> int | None:
     """Where the line through the means at a position and at the one decided before it crosses the limit."""
-    earlier = [p for p in search.decided if (position - p) * way > 0]
+    several = [p for p in search.decided if search.ran(p) > 1]
+    earlier = [p for p in several if (position - p) * way > 0]
     if not earlier:
         return None
     other = max(earlier) if way > 0 else min(earlier)
@@ -229,9 +259,8 @@ def _extended(search: Search, position: int, way: int) -> int | None:
 
 
 def _bent(search: Search, position: int) -> float | None:
-    """The mean slack, so that a figure that grows by a factor per step, as waits do below the answer, makes a straight line."""
     mean = search.evidence.mean_slack(search.place(position))
-    return None if mean is None else -math.log(max(1 - mean, LEAST))
+    return None if mean is None else bent(mean)
 
 
 def _inside(search: Search, low: int, high: int) -> int:
@@ -252,7 +281,7 @@ def _contradictions(search: Search) -> _Wanted:
             yield from ((position, 0) for position in search.between(low, high, 1))
     _, answer = search.bracket
     failing = [position for position, held in search.lead.items() if not held and position > (answer or 0)]
-    if answer is not None and failing:
+    if answer is not None and failing and failing[-1] not in search.decided:
         yield from _all_repeats(search, failing[-1])
 
 

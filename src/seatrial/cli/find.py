@@ -10,25 +10,33 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from seatrial.cli.find_question import AT_ONCE, BUDGET, REPEATS, AskedOptions, check_conditions
 from seatrial.cli.output import error_console, progress_console
+from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run import default_out, leave_at_once
 from seatrial.cli.run_plan import RunPlan, TrialOptions, Where, check_condition, listed, planned, prepared
-from seatrial.model.errors import UsageProblem, cut
+from seatrial.model.errors import UsageProblem
 
 if TYPE_CHECKING:
     from seatrial.analysis.searched_studies import Question
     from seatrial.model.plan import Scalar, Trial
-
-BUDGET, REPEATS, AT_ONCE = 30, 5, 2
 
 
 def find(
     scenario: str = typer.Argument(
         "", metavar="SCENARIO", help="A scenario file, or the name of one that comes with seatrial."
     ),
-    vary: list[str] = typer.Option([], "--vary", metavar="PATH=RANGE", help="What to search: nodes.gpu.count=10..500."),
+    vary: list[str] = typer.Option(
+        [], "--vary", metavar="PATH=RANGE", help="What to search: nodes.gpu.count=10..500; one or two."
+    ),
     so_that: list[str] = typer.Option(
         [], "--so-that", metavar="CONDITION", help="What must hold, as in `expect`: 'wait_p95_s <= 600'; repeatable."
+    ),
+    price: list[str] = typer.Option(
+        [],
+        "--price",
+        metavar="PATH=PRICE",
+        help="Price of one more of a variable: nodes.gpu=12; the cheapest mix is found.",
     ),
     smallest: bool = typer.Option(False, "--smallest", help="The smallest value that will do."),
     largest: bool = typer.Option(
@@ -38,7 +46,11 @@ def find(
         None, "--repeat", metavar="N", min=1, help=f"Trials whose mean decides at a value [default: {REPEATS}]."
     ),
     budget: int | None = typer.Option(
-        None, "--budget", metavar="TRIALS", min=2, help=f"Trials at most, per search [default: {BUDGET}]."
+        None,
+        "--budget",
+        metavar="TRIALS",
+        min=2,
+        help=f"Trials at most, per search [default: {BUDGET} for each variable].",
     ),
     at_once: int | None = typer.Option(
         None,
@@ -67,6 +79,12 @@ def find(
     jobs: int | None = typer.Option(
         None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
     ),
+    ray: str = typer.Option(
+        "",
+        "--ray",
+        metavar="ADDRESS",
+        help="Trials on the machines of a Ray: HOST:PORT, ray://HOST:PORT, auto or local.",
+    ),
     limit: str = typer.Option("", "--limit", metavar="TIME", help="End a trial that takes longer, as timed out: 10m."),
     cluster: str = typer.Option(
         "", "--cluster", metavar="NAME", help="With --on local: a kept cluster instead of a fresh one."
@@ -85,6 +103,9 @@ def find(
 
     Example: seatrial find fleet.yaml --vary nodes.gpu.count=10..500 --so-that 'wait_p95_s <= 600' -o out/fleet
 
+    The cheapest mix: seatrial find fleet.yaml --vary nodes.a.count=0..40 --vary nodes.b.count=0..40 --price nodes.a=3
+    --price nodes.b=8 --so-that 'wait_p95_s <= 600'
+
     After Ctrl-C, or for a closer look: seatrial find --resume out/fleet --budget 60
     """
     if resume is not None and (out is not None or force):
@@ -92,100 +113,47 @@ def find(
     if smallest and largest:
         raise UsageProblem("--smallest and --largest cannot be combined", "give only one")
     direction = True if largest else False if smallest else None
-    question = _question(vary, so_that, direction, repeat, budget, at_once, resume)
+    asked = AskedOptions(vary, so_that, price, direction, repeat, budget, at_once)
+    question = asked.question() if resume is None else asked.continued(resume)
     where = Where(on, cluster, binaries, context, kubeconfig, [])
-    chosen = TrialOptions(listed(setup), listed(stack), sets, 1, seed, [question.vary], limit)
+    chosen = TrialOptions(listed(setup), listed(stack), sets, 1, seed, question.vary, limit)
     plan = _planned(scenario, where, chosen, resume, question)
-    _run(plan, question, resume or out or default_out(plan.source.name), force, jobs, resume is not None)
-
-
-def _question(
-    vary: Sequence[str], so_that: Sequence[str], largest: bool | None, repeats: int | None, budget: int | None,
-    at_once: int | None, resume: Path | None,
-) -> Question:  # fmt: skip
-    """The question of the options, or that of the search that goes on; raises if they differ, but for the budget."""
-    from seatrial.analysis.searched_studies import Question
-    from seatrial.analysis.searching import SearchLimits
-    from seatrial.scenario.value_ranges import parse_variation
-    from seatrial.study.resuming import begun_study
-
-    if resume is not None:
-        earlier = Question.of(begun_study(resume))
-        if earlier is None:
-            raise UsageProblem(
-                f"--resume {cut(str(resume))}: the study is no search", f"seatrial run --resume {resume}"
-            )
-        given = {
-            "--vary": (list(vary), [earlier.vary]),
-            "--so-that": (list(so_that), list(earlier.so_that)),
-            "--repeat": (repeats, earlier.repeats),
-            "--at-once": (at_once, earlier.limits.at_once),
-            "--largest or --smallest": (largest, earlier.limits.largest),
-        }
-        for option, (now, before) in given.items():
-            if now not in (None, [], before):
-                raise UsageProblem(
-                    f"--resume {cut(str(resume))}: {option} was {before} and is {now}", "omit it, or begin a new search"
-                )
-        return dataclasses.replace(
-            earlier, limits=dataclasses.replace(earlier.limits, budget=budget or earlier.limits.budget)
-        )
-    if len(vary) != 1:
-        what = "no --vary" if not vary else "more than one --vary"
-        raise UsageProblem(f"{what}: a search has one variable", "write one like --vary nodes.gpu.count=10..500")
-    if not so_that:
-        raise UsageProblem("no condition", "write one like --so-that 'wait_p95_s <= 600'")
-    limits = SearchLimits(budget or BUDGET, at_once or AT_ONCE, largest)
-    return Question(parse_variation(vary[0]), vary[0], tuple(so_that), repeats or REPEATS, limits)
+    check_ray(ray, plan.trials)
+    _run(plan, question, resume or out or default_out(plan.source.name), force, jobs, ray, resume is not None)
 
 
 def _planned(scenario: str, where: Where, chosen: TrialOptions, resume: Path | None, question: Question) -> RunPlan:
-    """The plan for both ends of the range; raises if the scenario, the variable or the condition is wrong."""
-    from seatrial.model.figures import FIGURES, FLAG
-    from seatrial.scenario.expression_grammar import ExpressionProblem
-    from seatrial.scenario.expressions import Expression
-
-    grid = question.variable.grid
-    ends = [dataclasses.replace(question.variable, values=tuple(dict.fromkeys((grid[0], grid[-1]))))]
-    for text in question.so_that:
-        try:
-            expression = Expression.parse(text)
-        except ExpressionProblem as problem:
-            raise UsageProblem(f"--so-that '{cut(text)}': {problem.message}", problem.remedy) from None
-        references = expression.references
-        if not any(expression.comparisons()) and not any(FIGURES[name].kind == FLAG for name in expression.figures):
-            raise UsageProblem(
-                f"--so-that '{cut(text)}': a value instead of a comparison", "write one like 'wait_p95_s <= 600'"
-            )
-        if references:
-            name = next(iter(references))
-            raise UsageProblem(
-                f"--so-that '{cut(text)}': {name} is of one set-up or of a baseline; each set-up has a search of its own",
-                "name the figure alone, and choose set-ups with --setup",
-            )
+    """The plan for both ends of the ranges; raises if the scenario, a variable or a condition is wrong."""
+    check_conditions(question)
+    ends = [
+        dataclasses.replace(one, values=tuple(dict.fromkeys((one.grid[0], one.grid[-1])))) for one in question.variables
+    ]
     plan = planned(scenario, where, chosen, resume, ends)
     for text in question.so_that:
         check_condition(plan, text, ends)
     return plan
 
 
-def _of_value(plan: RunPlan, question: Question, trials: Sequence[Trial]) -> Callable[[Scalar], Sequence[Trial]]:
-    """The trials of a value, one for each case, as they would be after the preparations of `trials`."""
+def _of_values(
+    plan: RunPlan, question: Question, trials: Sequence[Trial]
+) -> Callable[[tuple[Scalar, ...]], Sequence[Trial]]:
+    """The trials of a value of each variable, one for each case, as they would be after the preparations of `trials`."""
     target, setups = trials[0].target, {trial.setup.name for trial in trials}
 
     @lru_cache(None)
-    def expanded(value: Scalar) -> Sequence[Trial]:
-        made = plan.expanded([dataclasses.replace(question.variable, values=(value,))])
+    def expanded(values: tuple[Scalar, ...]) -> Sequence[Trial]:
+        pairs = zip(question.variables, values, strict=True)
+        made = plan.expanded([dataclasses.replace(one, values=(value,)) for one, value in pairs])
         return [dataclasses.replace(trial, target=target, expect=()) for trial in made if trial.setup.name in setups]
 
     return expanded
 
 
-def _run(plan: RunPlan, question: Question, out: Path, force: bool, jobs: int | None, resume: bool) -> None:
+def _run(plan: RunPlan, question: Question, out: Path, force: bool, jobs: int | None, ray: str, resume: bool) -> None:
     from rich.console import Console
 
     from seatrial.report.run_progress import Progress
-    from seatrial.report.search_lines import print_answers
+    from seatrial.report.search_results import print_search
     from seatrial.study.finding import Searched, run_search
     from seatrial.study.interruption import interruption
     from seatrial.study.study_directory import left_behind, refuse_occupied
@@ -195,23 +163,24 @@ def _run(plan: RunPlan, question: Question, out: Path, force: bool, jobs: int | 
         notes.print(line, soft_wrap=True, markup=False)
     if not resume:
         refuse_occupied(out, force)
-    trials, unbuilt = prepared(plan)
+    trials, unbuilt = prepared(plan, elsewhere=bool(ray))
     for line in unbuilt:
         words.print(line, soft_wrap=True, markup=False)
-    searched = Searched(question, plan.source.name, plan.document, plan.asked, _of_value(plan, question, trials))
+    searched = Searched(question, plan.source.name, plan.document, plan.asked, _of_values(plan, question, trials))
     interruption.listen()
     result = None
-    cases = len(trials) // max(1, len({str(trial.params[question.name]) for trial in trials}))
+    cases = len({(trial.setup.name, str({**trial.params, **dict.fromkeys(question.names)})) for trial in trials})
     try:
-        with Progress(question.limits.budget * cases, notes) as progress:
+        most = question.limits.budget * cases
+        with executor_on(ray, trials, jobs, notes) as executor, Progress(most, notes) as progress:
             result = run_search(
-                searched, out, progress, force=force, jobs=jobs, resume=resume, keeping=progress.keep,
+                searched, out, progress, force=force, jobs=jobs, executor=executor, resume=resume, keeping=progress.keep,
                 reporting=progress.say,
             )  # fmt: skip
     finally:
         for line in left_behind(out, result.study if result else None):
             words.print(line, soft_wrap=True, markup=False)
-    print_answers(result.searches, result.cases, Console())
+    print_search(result.searches, result.cases, Console())
     for file in result.files:
         typer.echo(file)
     for line in result.never_began():

@@ -19,13 +19,18 @@ Times = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`item(i)` is pure in the seed and i. `due` is nanoseconds after the start of the phase per item, or None for rounds."""
+    """`item(i)` is pure in the seed and i. `due` is nanoseconds after the start of the phase per item, or None for rounds.
+
+    In a closed loop item i is sent `think[i]` ns after item `after[i]` ended (−1: after none, when it is due).
+    """
 
     phase: str
     count: int
     pace: Pace
     due: Times | None
     item: Callable[[int], Workload]
+    after: Times | None = None
+    think: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ pkg/controller/job/backoff_utils.go). With this policy it counts Failed pods alo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from seatrial.model.plan import Workload
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.model.lifecycle import DELETED, FAILED, FINISHED, LOST, Stage, index_of
+from seatrial.model.lifecycle import COMPLETED, DELETED, FAILED, FINISHED, LOST, Stage, index_of
 from seatrial.record.eviction_turns import EvictionTurns
 from seatrial.record.evictions import eviction_line, readmission_line
 from seatrial.record.segments import RECORD, Segment
@@ -59,6 +59,9 @@ class Ledger:
         self._finished = self.number[FINISHED.name]
         self._ends = frozenset(self.number[s.name] for s in (FAILED, DELETED) if s.name in self.number)
         self._waiting: list[list[Waiting]] = [[] for _ in self.stages]
+        self._when_over: list[Callable[[int], None]] = []
+        self._overs: frozenset[int] = frozenset()
+        self._counted = self._ends  # stages that `_count_waits` looks at even if nobody waits for them
         self._began_again: set[int] = set()  # workloads that lost a pod: its replacement is no progress
         self.evicted: set[int] = set()  # workloads that lost their place and have none yet
         self.evictions = 0
@@ -122,7 +125,7 @@ class Ledger:
             if self._awaited & GOT_ON:
                 self._ring(GOT_ON)
             self.counts[stage] += 1
-            if self._waiting[stage] or stage in self._ends:
+            if self._waiting[stage] or stage in self._counted:
                 self._count_waits(workload, stage)
             if len(self._records) > FLUSH_AT:
                 self.flush()
@@ -145,7 +148,7 @@ class Ledger:
             self.counts[stage] += 1
             if self._waiting[stage] or stage in self._ends:
                 self._count_waits(workload, stage)
-            if len(self._records) > FLUSH_AT:
+            if stage == self._finished and len(self._records) > FLUSH_AT:
                 self.flush()
 
     def note(self, at: int, thing: int, stage: int, source: int, node: int = -1) -> None:
@@ -213,8 +216,17 @@ class Ledger:
         """How many pods of the workload have not reached the stage yet, when it is reached for the first time."""
         return max(self._left[stage][workload], 0)
 
+    def tell_ends(self, call: Callable[[int], None]) -> None:
+        """From now on calls back with the number of every workload that completes, fails or is deleted."""
+        self._when_over.append(call)
+        self._overs = self._ends | {self.number[COMPLETED.name]}
+        self._counted = self._ends | self._overs
+
     def _count_waits(self, workload: int, stage: int) -> None:
         """The workload reached a stage that is waited for, or one that ends it."""
+        if stage in self._overs:
+            for call in self._when_over:
+                call(workload)
         if self._waiting[stage]:
             self._count_down(workload, stage)
         if stage in self._ends:

@@ -53,7 +53,7 @@ def answer_lines(searches: Searches, case: Case, answer: SearchAnswer) -> list[s
 
 
 def _sentence(question: Question, answer: SearchAnswer) -> str:
-    name, asked, written = question.name, question.asked, question.vary.partition("=")[2].strip()
+    name, asked, written = question.name, question.asked, question.vary[-1].partition("=")[2].strip()
     kind = "largest" if answer.largest else "smallest"
     if answer.state == NOWHERE:
         return f"{asked} holds for no {name} of {written} that was tried"
@@ -86,10 +86,11 @@ def _grounds(question: Question, search: Search, answer: SearchAnswer) -> str:
         beyond = described(question, evidence, answer.fails)
         figures = [name for text in question.so_that for name in figures_in(text)]
         bare = beyond.removeprefix(f"{figures[0]} is ") if len(figures) == 1 else beyond
-        at += f"{' and' if bare != beyond else ','} {bare} at {question.value(answer.fails)}"
+        some, of = len(evidence.usable(answer.fails)), len(evidence.usable(answer.place))
+        alone = f" in {some} of them, which decide," if some < of else ""
+        at += f"{' and' if bare != beyond else ','} {bare}{alone} at {question.value(answer.fails)}"
     count = len(evidence.usable(answer.place))
-    of = f"mean of {count} repeats: " if count > 1 else ""
-    parts = [f"{of}{at}"]
+    parts = [f"mean of {count} repeats: {at}" if count > 1 else at]
     if evidence.alike and evidence.repeats > 1:
         parts.append("repeats do not differ")
     elif answer.interval and count > 1 and not answer.contradictions:

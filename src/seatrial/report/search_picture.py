@@ -16,6 +16,7 @@ from seatrial.analysis.searched_studies import Case, Question, Searches, searche
 from seatrial.analysis.studies import Study
 from seatrial.model.figures import TIME, find
 from seatrial.report.drawing import colour, head, short
+from seatrial.report.front_picture import front_figure
 from seatrial.report.search_lines import answer_lines, figures_in
 from seatrial.scenario.expressions import Expression
 
@@ -53,6 +54,8 @@ def curve_of(question: Question) -> SearchCurve | None:
 def search_figure(study: Study) -> Any | None:
     """None if the study is no search, or its condition has no figure."""
     searches = searches_of(study)
+    if searches is not None and searches.question.across is not None:
+        return front_figure(study, searches) if searches.rows else None
     curve = None if searches is None else curve_of(searches.question)
     if searches is None or curve is None or not searches.rows:
         return None

@@ -17,7 +17,7 @@ from seatrial.report.durations import clock
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, grouped
 from seatrial.report.replay_lines import print_replays
 from seatrial.report.request_tables import print_load
-from seatrial.report.search_lines import print_answers
+from seatrial.report.search_results import print_search
 from seatrial.report.summary_details import print_findings, print_sizes, since_first
 from seatrial.report.team_lines import print_teams
 from seatrial.report.text_tables import Column, decimals_for, print_columns, print_line, width
@@ -45,7 +45,7 @@ def summary_table(study: Study, console: Console) -> None:
         print_line(console, study.unfinished, "yellow")
     searches = searches_of(study)
     if searches is not None:
-        print_answers(searches, searches.rows, console)
+        print_search(searches, searches.rows, console)
     _print_answer(console, study, groups)
     if any(row["workloads"] for row in rows):
         print_line(console, "times in seconds; p50, p95, p99: of turnaround, from submitted to completed", "dim")

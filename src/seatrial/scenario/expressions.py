@@ -10,7 +10,7 @@ also under `not`, and an expectation that depends on one does not hold: a stack 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.model.errors import cut
@@ -77,6 +77,17 @@ class Comparison:
         other = self.right if isinstance(self.left, ast.Name) and self.left.id == name else self.left
         value = None if grammar.names_in(other) else _value(other, {})
         return float(value) if isinstance(value, int | float) else None
+
+    def least_mean(self, rows: Sequence[Mapping[str, Value]], repeats: int) -> bool | None:
+        """Whether `figure <= number` may hold for the mean of so many repeats, of which these are known: no figure is below 0.
+        None for other comparisons."""
+        name = self.left.id if isinstance(self.left, ast.Name) else ""
+        limit = self.limit_of(name) if split(name)[0] in NAMED else None
+        values = [row.get(name) for row in rows]
+        known = [value for value in values if isinstance(value, int | float)]
+        if limit is None or not isinstance(self.op, ast.Lt | ast.LtE) or len(known) < len(rows):
+            return None
+        return grammar.COMPARISONS[type(self.op)](sum(known) / repeats, limit)
 
     def may_be(self, wanted: bool, low: float, high: float) -> bool:
         """Whether the comparison can be `wanted` if the margin is within these bounds."""

@@ -232,6 +232,9 @@ class TraceFields(Fields):
     fractions: Annotated[str, choice("way with fractions", FRACTIONS)] = Field(
         ROUND_UP, description="What fractions of a GPU become: up (a whole one), milli (nvidia.com/gpu-milli) or drop."
     )
+    think: Flag = Field(
+        False, description="true: a job that follows another waits for its end and the think time of the trace."
+    )
     unknown: UnknownFields | None = Field(None, description="What unknown fields become: {duration: 1h, size: 1}.")
 
     @classmethod
@@ -281,6 +284,7 @@ def trace_options(fields: TraceFields, queues: tuple[str, ...], queue: str, gang
         processors_per_pod=names.processors_per_pod,
         gpus_per_pod=names.gpus_per_pod,
         share_nodes=names.share_nodes,
+        think=fields.think,
         fractions=fields.fractions,
         unknown_duration=-1 if unknown.duration is None else unknown.duration,
         unknown_size=unknown.size or 0,

@@ -79,6 +79,8 @@ class JobController:
         self._succeeded = array("i")
         self._batch_ends = array("q")  # end of the open batch of pod events
         self._sync_planned = array("q")  # last such end for which a sync is scheduled
+        exceptions: list[set[int] | dict[int, int]] = [self._suspended, self._status_suspended, self._overtaken]
+        self._exceptions = (*exceptions, self._held_back, self._refusals, self._retry_at, self._ready_seen)
         self._columns = (
             self._completions, self._missing, self._ready, self._status_ready, self._finished, self._succeeded,
             self._batch_ends, self._sync_planned,
@@ -212,8 +214,7 @@ class JobController:
                 self._start(self._queue.popleft())
 
     def _done(self, job: int) -> None:
-        again = self._state[job] == _SYNCING_AGAIN
-        self._state[job] = _IDLE
+        again, self._state[job] = self._state[job] == _SYNCING_AGAIN, _IDLE
         self._idle_workers += 1
         if not self._completions[job]:
             self._forget(job)
@@ -226,10 +227,9 @@ class JobController:
         self._state[job] = _GONE
         for column in self._columns:
             column[job] = 0
-        for jobs in (self._suspended, self._status_suspended, self._overtaken, self._held_back):
-            jobs.discard(job)
-        for by_job in (self._refusals, self._retry_at, self._ready_seen):
-            by_job.pop(job, None)
+        for jobs in self._exceptions:
+            if jobs:
+                jobs.pop(job, None) if isinstance(jobs, dict) else jobs.discard(job)
 
     # one sync
 

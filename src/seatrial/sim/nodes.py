@@ -309,11 +309,9 @@ class Nodes:
     def _catch_up(self, view: _View) -> None:
         journal = self._journal
         end = len(journal)
-        if view.place == end:
-            return
         changed = journal[view.place :]
         look = self._look
-        for node in set(changed) if len(changed) > 8 else changed:
+        for node in set(changed) if end - view.place > 8 else changed:
             look(view, node)
         view.place = end
         if end > 1 << 16:

@@ -23,6 +23,7 @@ from seatrial.record.submissions import Submissions
 from seatrial.sim import pods as pod_state
 from seatrial.sim.apiserver import WRITE, ApiClient, ApiServer
 from seatrial.sim.checkpoints import Checkpoints
+from seatrial.sim.closed_loop_client import ClosedLoopClient
 from seatrial.sim.framework import NODE
 from seatrial.sim.job_controller import JobController
 from seatrial.sim.kernel import Kernel
@@ -206,7 +207,11 @@ class Sim:
             self.ledger.move(self.kernel.now, number, self._submitted)
             return number
 
-        SubmittingClient(self.kernel, self.api, self._bucket, load, send, self._create, done).begin()
+        if load.after is None:
+            SubmittingClient(self.kernel, self.api, self._bucket, load, send, self._create, done).begin()
+            return
+        loop = ClosedLoopClient(self.kernel, self.api, self._bucket, load, send, self._create, done)
+        loop.begin(self.ledger.tell_ends)
 
     def _create(self, number: int) -> None:
         self.ledger.move(self.kernel.now, number, self._created)

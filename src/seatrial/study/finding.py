@@ -17,6 +17,7 @@ from typing import Any
 from seatrial.analysis.cells import as_text
 from seatrial.analysis.repeat_judging import Row
 from seatrial.analysis.search_answers import EVERYWHERE, FOUND, SearchAnswer
+from seatrial.analysis.search_fronts import Front, front_of, next_of_front
 from seatrial.analysis.searched_studies import FIND, Case, Question, Searches, row_of
 from seatrial.analysis.searching import NextTrial, next_probes
 from seatrial.analysis.studies import Study
@@ -24,7 +25,7 @@ from seatrial.model.plan import Scalar, Trial
 from seatrial.record.layout import TRIALS
 from seatrial.record.trial_record import TrialRecord
 from seatrial.study import resuming, study_directory
-from seatrial.study.executors import Listener, run_all
+from seatrial.study.executors import Executor, Listener, executor_for
 from seatrial.study.interruption import interruption
 from seatrial.study.program_identity import identity
 from seatrial.study.trials import Outcome
@@ -40,7 +41,7 @@ class Searched:
     name: str
     document: Mapping[str, Any]  # of the scenario
     asked: dict[str, Any]
-    of_value: Callable[[Scalar], Sequence[Trial]]  # one for each case
+    of_values: Callable[[tuple[Scalar, ...]], Sequence[Trial]]  # one for each case
 
 
 @dataclass
@@ -65,7 +66,13 @@ class FindResult:
             return 130
         if not all(outcome.set_up for outcome in self.outcomes):
             return 3
+        if self.searches.question.across is not None:
+            return 0 if all(found(self.front(case)) for case in self.cases) else 1
         return 0 if all(answer.state in (FOUND, EVERYWHERE) for answer in self.answers().values()) else 1
+
+    def front(self, case: Case) -> Front:
+        """The front of a case, of two variables."""
+        return front_of(self.searches, case)
 
     def never_began(self) -> list[str]:
         """A line for every trial that could not be set up."""
@@ -79,6 +86,7 @@ def run_search(
     *,
     force: bool = False,
     jobs: int | None = None,
+    executor: Executor | None = None,
     resume: bool = False,
     keeping: Callable[[int], None] = lambda _: None,
     reporting: Callable[[str], None] = lambda _: None,
@@ -87,7 +95,7 @@ def run_search(
     `keeping` was told how many they are."""
     opened = study_directory.resumed_study(out) if resume else study_directory.new_study(out, force)
     with study_directory.disk_problems(out), opened:
-        search = _RunningSearch(searched, out, listener, jobs)
+        search = _RunningSearch(searched, out, listener, jobs, executor)
         if resume:
             search.take_over()
             keeping(len(search.ended))
@@ -100,13 +108,16 @@ def run_search(
 
 
 class _RunningSearch:
-    def __init__(self, searched: Searched, out: Path, listener: Listener, jobs: int | None) -> None:
-        self.searched, self.out, self.listener, self.jobs = searched, out, listener, jobs
+    def __init__(
+        self, searched: Searched, out: Path, listener: Listener, jobs: int | None, executor: Executor | None
+    ) -> None:
+        self.searched, self.out, self.listener, self.jobs, self.executor = searched, out, listener, jobs, executor
         self.trials: list[Trial] = []  # of all rounds
         self.ended: dict[_Key, str] = {}  # of an earlier run: the names of trials that ended
         self.started = time.time()
-        first = [trial for value in self._ends() for trial in searched.of_value(value)]
-        self.cases = list(dict.fromkeys(self._case(trial) for trial in first))
+        first = [trial for values in self._ends() for trial in searched.of_values(values)]
+        names = searched.question.names
+        self.cases = list(dict.fromkeys(self._case(trial).without(names[0]) for trial in first))
         self._first = first
         self._study = study_directory.study_document(searched.name, searched.document, first, searched.asked)
         self._run: dict[str, Any] = {
@@ -115,9 +126,9 @@ class _RunningSearch:
             "program": identity(first),
         }
 
-    def _ends(self) -> list[Scalar]:
-        grid = self.searched.question.variable.grid
-        return list(dict.fromkeys((grid[0], grid[-1])))
+    def _ends(self) -> list[tuple[Scalar, ...]]:
+        grids = [one.grid for one in self.searched.question.variables]
+        return list(dict.fromkeys((tuple(grid[0] for grid in grids), tuple(grid[-1] for grid in grids))))
 
     def _case(self, trial: Trial) -> Case:
         return Case.of(trial.setup.name, trial.params, self.searched.question.name)
@@ -150,21 +161,30 @@ class _RunningSearch:
         searches = Searches(self.searched.question)
         result = FindResult(searches, self.cases)
         while not interruption.wanted and all(outcome.set_up for outcome in result.outcomes):
-            wanted = [(case, probe) for case in self.cases for probe in next_probes(searches.search(case))]
+            wanted = [one for case in self.cases for one in self._next(searches, case)]
             if not wanted:
                 break
             numbered = [self._trial(case, probe) for case, probe in wanted]
             self.write("running")
             new = [trial for trial in numbered if _key(trial) not in self.ended]
-            result.outcomes.extend(run_all(new, self.out, self.listener, self.jobs, alone=False))
+            if new:
+                executor = self.executor or executor_for(new, self.jobs, alone=False)
+                result.outcomes.extend(executor.run(new, self.out, self.listener))
             self._add(searches, numbered, result.outcomes)
         return result
+
+    def _next(self, searches: Searches, case: Case) -> list[tuple[Case, NextTrial]]:
+        if searches.question.across is not None:
+            return next_of_front(searches, case)
+        return [(case, probe) for probe in next_probes(searches.search(case))]
 
     def _trial(self, case: Case, probe: NextTrial) -> Trial:
         """The trial of a probe, with the next free number, or the one that it had in the earlier run."""
         question = self.searched.question
-        of_case = next(one for one in self.searched.of_value(question.value(probe.place)) if self._case(one) == case)
-        varies = tuple(dict.fromkeys((*of_case.varies, question.name)))
+        value = question.value(probe.place)
+        values = (value,) if question.across is None else (self._across(case), value)
+        of_case = next(one for one in self.searched.of_values(values) if self._case(one) == case)
+        varies = tuple(dict.fromkeys((*of_case.varies, *question.names)))
         trial = dataclasses.replace(of_case, repeat=probe.repeat, varies=varies)
         taken = {int(name.partition("-")[0]) for name in self.ended.values()} | {one.number for one in self.trials}
         before = self.ended.get(_key(trial))
@@ -173,6 +193,11 @@ class _RunningSearch:
         )
         self.trials.append(dataclasses.replace(trial, number=number))
         return self.trials[-1]
+
+    def _across(self, case: Case) -> Scalar:
+        """The value of a slice."""
+        question = self.searched.question
+        return question.across_value(question.across_places[dict(case.params)[question.names[0]]])
 
     def _add(self, searches: Searches, trials: Sequence[Trial], outcomes: Sequence[Outcome]) -> None:
         """What the trials of a round showed; one that was interrupted shows nothing."""
@@ -187,6 +212,11 @@ class _RunningSearch:
             record = TrialRecord.open(self.out / TRIALS / trial.name)
             row: Row = row_of(record, None, asked)
             searches.add(record, row)
+
+
+def found(front: Front) -> bool:
+    """Whether a front has what was asked for: mixes that do, and with prices a confirmed cheapest one."""
+    return bool(front.points) and (front.best is None or front.best.confirmed)
 
 
 def _key(trial: Trial) -> _Key:

@@ -65,7 +65,7 @@ class Arrivals:
     asked: tuple[Asked, ...]
     queues: tuple[str, ...]
     classes: tuple[str, ...]
-    jobs: pl.DataFrame  # line, job, user, submit_ns: to compare with the trace
+    jobs: pl.DataFrame  # line, job, user, queue, submit_ns: to compare with the trace
     speed: float
     notes: tuple[str, ...]
 
@@ -99,6 +99,7 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
     classes, class_ = _classes(jobs, options, notes)
     jobs = jobs.with_columns(_priority(jobs, options), _gang(trace, options))
     asked, shape = _shapes(jobs, options, notes)
+    after, think = _following(jobs, options, speed, notes)
     durations = jobs["duration_ns"].to_numpy() * (options.durations / speed)
     return Arrivals(
         ((jobs["submit_ns"].to_numpy() - begins) / speed).astype(np.int64),
@@ -108,15 +109,42 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
         queue,
         class_,
         jobs["wait_ns"].fill_null(-1).clip(lower_bound=-1).to_numpy().astype(np.int64),
-        np.full(jobs.height, -1, dtype=np.int64),
-        np.zeros(jobs.height, dtype=np.int64),
+        after,
+        think,
         asked,
         queues,
         classes,
-        jobs.select("line", "job", "user", "submit_ns"),
+        jobs.select("line", "job", "user", "queue", "submit_ns"),
         speed,
         tuple(notes),
     )
+
+
+def _following(jobs: pl.DataFrame, options: TraceOptions, speed: float, notes: list[str]) -> tuple[Times, Times]:
+    """Which job each follows, and how long after its end. Only an earlier job of the same selection can be followed."""
+    rows = jobs.select("job", "after", "think_ns").with_row_index("row")
+    first = (
+        rows.drop_nulls("job")
+        .unique("job", keep="first")
+        .select(pl.col("job").alias("after"), pl.col("row").alias("of"))
+    )
+    found = rows.join(first, on="after", how="left", maintain_order="left")
+    known = (pl.col("of") < pl.col("row")).fill_null(False)
+    after = found.select(pl.when(known).then(pl.col("of")).otherwise(-1).cast(pl.Int64)).to_series().to_numpy()
+    think = found.select(pl.col("think_ns").fill_null(0).clip(lower_bound=0) / speed).to_series().to_numpy()
+    if options.think:
+        named, kept = found["after"].count(), int((after >= 0).sum())
+        if not named:
+            what = "`think: true`: the trace does not say which job follows which"
+            raise TraceProblem(
+                what, "remove `think`; SWF has it in columns 17 and 18, a table in `after` and `think`", "think"
+            )
+        if kept < named:
+            notes.append(
+                f"{counted(named - kept, 'job')} due by the clock: the job that they follow is left out, or later"
+            )
+        notes.append(f"{counted(kept, 'job')} due when the job that they follow has ended, and their user has thought")
+    return after, think.astype(np.int64)
 
 
 def _speed(jobs: pl.DataFrame, options: TraceOptions) -> float:

@@ -79,7 +79,10 @@ def column_names(path: Path) -> list[str]:
             return pl.scan_parquet(path).collect_schema().names()
         except pl.exceptions.PolarsError as error:
             raise TraceProblem(f"{path.name} is damaged: {_first_line(error)}", "get the file again") from None
-    return next(csv.reader([first_line(path)], delimiter=separator(path)), [])
+    try:
+        return next(csv.reader([first_line(path)], delimiter=separator(path)), [])
+    except csv.Error:  # a lone carriage return: of a binary file, or of a table with the lines of another century
+        return [first_line(path)]
 
 
 def first_line(path: Path) -> str:

@@ -73,7 +73,9 @@ def read(path: Path, named: str = "", columns: Columns | None = None, strict: bo
     before = fingerprint(path)
     try:
         kind = _format_of(path, named, columns or {})
-        mapping = {**kind.columns, **(columns or {})} or mapped_tables.own_names(mapped_tables.column_names(path))
+        mapping = {**kind.columns, **(columns or {})}
+        if not mapping and kind.scan is mapped_tables.scan:
+            mapping = mapped_tables.own_names(mapped_tables.column_names(path))
         _check_columns(path, kind, mapping)
         frame = kind.scan(path, mapping).pipe(completed).pipe(_judged).collect(engine="streaming")
     except OSError as error:

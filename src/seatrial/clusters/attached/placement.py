@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration, Trial, Workload
 from seatrial.model.selectors import Term, parse_selector
@@ -58,7 +60,7 @@ class StudyPlacement:
         shape = workload.shape
         if id(shape) not in self._shapes:
             self._shapes[id(shape)] = (shape, self._shape(shape))
-        return dataclasses.replace(workload, shape=self._shapes[id(shape)][1])
+        return structs.replace(workload, shape=self._shapes[id(shape)][1])
 
     def _shape(self, shape: PodShape) -> PodShape:
         if self.existing:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from seatrial.clusters.access.submitting import (
     NoVerdict,
@@ -18,12 +21,14 @@ from seatrial.clusters.access.submitting import (
 from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
 from seatrial.clusters.live.session import Session
 from seatrial.kube import Lost, Unreachable, clock
+from seatrial.model.closed_loop import ReadyItems
 from seatrial.model.interfaces import Tally
 from seatrial.model.lifecycle import ADMITTED
 from seatrial.model.load import Load, lateness
 from seatrial.model.plan import Workload
 from seatrial.model.preempted_jobs import survives_preemption
 from seatrial.model.settings import own
+from seatrial.model.units import SECOND
 from seatrial.observe import time_sources
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
 from seatrial.scenario.actions.submit_workloads import Submit
@@ -66,6 +71,8 @@ class WorkloadSubmitter:
             await in_rounds(range(load.count), load.pace, self._limit, send)
             return Tally(load.phase, load.count, max(sent) - min(sent), max(sent) - min(sent))
         start = clock()
+        if load.after is not None:
+            return await self._in_a_loop(load, phase, start)
         await self._on_time(load, phase, [start + due for due in load.due.tolist()], sent)
         late = lateness(load.due, [at - start for at in sent])
         return Tally(load.phase, load.count, int(load.due[-1]), max(sent) - min(sent), *late)
@@ -79,6 +86,39 @@ class WorkloadSubmitter:
                 await slots.acquire()
                 task = group.create_task(self._submit(load.item(index), phase, sent))
                 task.add_done_callback(lambda _: slots.release())
+
+    async def _in_a_loop(self, load: Load, phase: int, start: int) -> Tally:
+        """Each item when it is due; what follows another, a thinking time after that one ended."""
+        assert load.due is not None and load.after is not None and load.think is not None
+        items, woken = ReadyItems(load.due, load.after, load.think), asyncio.Event()
+        places: dict[str, int] = {}
+        due: list[int] = []
+        sent: list[int] = []
+
+        def over(number: int) -> None:
+            index = places.get(self.workloads[number].name) if number < len(self.workloads) else None
+            if index is not None and items.ended(index, clock() - start):
+                woken.set()
+
+        self._session.ledger.tell_ends(over)
+        async with asyncio.TaskGroup() as group:
+            while items.left:
+                at = items.next_due
+                if at is None or start + at > clock():
+                    woken.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(None if at is None else (start + at - clock()) / SECOND):
+                            await woken.wait()
+                    continue
+                await self._limit.turn()
+                index, at = items.take()
+                item = load.item(index)
+                places[item.name] = index
+                due.append(at)
+                group.create_task(self._submit(item, phase, sent))
+        took = max(sent) - min(sent)
+        late = lateness(np.asarray(due, dtype=np.int64), [at - start for at in sent])
+        return Tally(load.phase, load.count, took, took, *late)
 
     async def _submit(self, item: Workload, phase: int, sent: list[int]) -> None:
         """The workload is known before its request leaves: the watch may be faster than the answer."""

@@ -28,8 +28,8 @@ from seatrial.kube.shapes import Node, condition
 from seatrial.model.errors import SetupProblem
 from seatrial.model.labels import GROUP_LABEL, KUBELET_LABEL
 from seatrial.model.plan import NodeGroup, PlayedRuntime, Scalar, Span
-from seatrial.model.units import format_quantity
-from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, NodeChange, RuntimeTrouble
+from seatrial.model.units import format_duration, format_quantity
+from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, RUNTIME_CHANGES, NodeChange, RuntimeTrouble
 
 ANSWER_S = 300.0  # a thousand kubelets are started one after the other
 Entry = dict[str, Any]
@@ -84,7 +84,20 @@ class KubeletNodes:
                 self._entries[name]["stopped"] = change.change == "stop"
             else:  # `heal` has no trouble
                 self._entries[name]["runtime"] |= _trouble(change.trouble)
+        self._explain(change, len(ours))
         await self._apply()
+
+    def _explain(self, change: NodeChange, count: int) -> None:
+        """What the steps have broken is said in a diagnosis, for else it would be somebody's fault."""
+        if change.change in RUNTIME_CHANGES:
+            what, wrong = f"the container runtimes of '{change.group}'", _words(change.trouble)
+        else:
+            what, wrong = f"the kubelets of '{change.group}'", "they are stopped" if change.change == "stop" else ""
+        self._session.observer.well(what)
+        if wrong:
+            self._session.observer.trouble(
+                f"{what} ({count} node{'' if count == 1 else 's'}): {wrong}, as the step '{change.name}' says"
+            )
 
     async def _apply(self) -> None:
         """Writes the file and has it read."""
@@ -144,6 +157,15 @@ def _runtime(group: NodeGroup, settings: Mapping[str, Mapping[str, Scalar]]) -> 
 
 def _trouble(trouble: RuntimeTrouble) -> dict[str, Any]:
     return {"slow": trouble.slow, "failEvery": trouble.fail_every, "diskFull": trouble.disk_full}
+
+
+def _words(trouble: RuntimeTrouble) -> str:
+    words = (
+        f"every answer takes {format_duration(trouble.slow)} longer" if trouble.slow else "",
+        f"every start number {trouble.fail_every} fails" if trouble.fail_every else "",
+        "the disk is full" if trouble.disk_full else "",
+    )
+    return ", ".join(filter(None, words))
 
 
 def _is_ready(node: Node) -> bool:

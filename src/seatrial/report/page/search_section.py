@@ -7,6 +7,7 @@ from typing import Any
 from seatrial.analysis.search_answers import FOUND, SearchAnswer
 from seatrial.analysis.searched_studies import Case, Searches
 from seatrial.model.figures import TIME, find
+from seatrial.report.front_lines import front_rows, front_sentences, fronts_of
 from seatrial.report.page.markup import Cell, Heading, Html, chart, join, table, tag
 from seatrial.report.page.view import PageSection, View, plural
 from seatrial.report.search_lines import answer_lines, described, over
@@ -20,6 +21,8 @@ def search(view: View) -> PageSection | None:
     searches = view.searches
     if searches is None or not searches.rows:
         return None
+    if searches.question.across is not None:
+        return _fronts(searches)
     answers = searches.answers()
     body = [_said(searches, case, answer) for case, answer in answers.items()]
     curve = curve_of(searches.question)
@@ -34,8 +37,25 @@ def headlines(view: View) -> list[Html]:
     searches = view.searches
     if searches is None:
         return []
+    if searches.question.across is not None:
+        fronts = list(fronts_of(searches).items())
+        return [tag("p", front_sentences(searches, *one)[0], class_="headline") for one in fronts[:3]]
     found = list(searches.answers().items())
     return [tag("p", answer_lines(searches, *one)[0], class_="headline") for one in found[:3]]
+
+
+def _fronts(searches: Searches) -> PageSection:
+    """Of two variables: sentences and a table for each case. find.png has the picture."""
+    body: list[Html] = []
+    for base, front in fronts_of(searches).items():
+        first, *more = front_sentences(searches, base, front)
+        body += [tag("p", tag("b", first)), *(tag("p", line) for line in more)]
+        if front.points:
+            names, rows = front_rows(searches, base, front)
+            heads = [Heading(name, number=place < len(names) - 2) for place, name in enumerate(names)]
+            body.append(table(heads, [[Cell(text) for text in row] for row in rows], f"The front of {base}"))
+    title = f"Which mix of {' and '.join(searches.question.names)} will do?"
+    return PageSection("find", "Answer", title, join(*body))
 
 
 def _said(searches: Searches, case: Case, answer: SearchAnswer) -> Html:

@@ -106,7 +106,8 @@ class ReplayedTrace(Submit):
                 checkpoint=self.checkpoint, trace_wait=waits[index],
             )  # fmt: skip
 
-        return Load(self.name, of.count, self.pace, of.due, item)
+        loop = (of.after, of.think) if self.options.think else (None, None)
+        return Load(self.name, of.count, self.pace, of.due, item, *loop)
 
 
 def plan_replay(planning: Planning, phase: WrittenPhase) -> Submit:

@@ -21,6 +21,7 @@ from seatrial.stacks.kai.kai_session import (
     KaiJob,
     KaiSession,
     KaiTask,
+    no_room,
 )
 from seatrial.stacks.kai.kai_solver import KaiSolver, Victims, all_moved
 from seatrial.stacks.kai.queue_shares import Amounts3
@@ -84,18 +85,18 @@ class KaiActions:
         tried: room only shrinks meanwhile."""
         session = self._session
         turns = QueueTurns(session.tree, self._waiting(), self._random)
-        failed: dict[int, tuple[int, str]] = {}  # shape → pods, why
+        failed: dict[int, tuple[int, int]] = {}  # shape → pods, how many of them found a node
         while turns:
             job = turns.pop()
             wanted = len(job.to_allocate(True))
-            least, why = failed.get(id(job.shape), (0, ""))
+            least, found = failed.get(id(job.shape), (0, 0))
             if least and wanted >= least and not job.active:
-                job.said = why
+                job.said = no_room(job, found)
                 continue
             began = not any(task.status in HOLDS for task in job.tasks)
             if not session.place_job(job, session.everywhere, pipeline_only=False):
                 if not job.said.startswith(("OverLimit", "NonPreemptible")):
-                    failed[id(job.shape)] = (wanted, job.said)
+                    failed[id(job.shape)] = (wanted, session.found)
                 continue
             if _waits_for_room(job):
                 session.to_pipelined(job.tasks)

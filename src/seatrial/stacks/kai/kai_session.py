@@ -152,6 +152,7 @@ class KaiSession:
         self.log: list[tuple[Any, ...]] = []
         self.evictions: dict[KaiTask, None] = {}  # of the statement at hand
         self.looked = 0  # nodes that were scored: what the session costs
+        self.found = 0  # pods of the last group without room that found a node
 
     # operations
 
@@ -259,7 +260,8 @@ class KaiSession:
             if not self._place(task, among, pipeline_only):
                 self.roll_back(mark)
                 if not pipeline_only:
-                    job.said = _no_room(job, placed)
+                    self.found = placed
+                    job.said = no_room(job, placed)
                 return False
         return True
 
@@ -291,7 +293,7 @@ class KaiSession:
         return True
 
 
-def _no_room(job: KaiJob, placed: int) -> str:
+def no_room(job: KaiJob, placed: int) -> str:
     """handleFailedTaskAllocation (actions/common/allocate.go:199)."""
     if job.least > 1:
         return (

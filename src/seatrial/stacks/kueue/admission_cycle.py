@@ -45,7 +45,9 @@ def decide(
 ) -> list[Head]:
     """The heads in the order in which they were looked at. The tree is left as it was; `tried` of the claims is updated.
     `closed(claim, flavor)`: why the workload's pods may not go to the flavor's nodes, if so."""
+    tree.listed = {}
     heads = [_nominate(tree, claim, closed) for claim in claims]
+    tree.listed = None
     cycle = _Cycle()
     ordered = []
     for head in in_order(tree, heads):

