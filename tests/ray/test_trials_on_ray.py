@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_what_was_observed_and_resume_runs_the_rest(
     seatrial: Seatrial, tmp_path: Path, ray: RayNodes
 ) -> None:
     file = tmp_path / "long.yaml"
-    file.write_text(LONG.replace("[2001, 2002, 2003, 2004]", "[50001, 50002, 1, 2]"))
+    file.write_text(LONG.replace("[2001, 2002, 2003, 2004]", "[30001, 30002, 1, 2]"))
     command = [*COMMAND, "run", file.name, "--ray", ray.address, "-o", "far"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     with process:
