@@ -11,7 +11,7 @@ TIMES, PODS, SUMMARY, SIZES = "times.csv", "pods.csv", "summary.csv", "sizes.csv
 QUEUES, CLASSES = "queues.csv", "classes.csv"  # only where a scenario has queues, or names classes
 API, DIFFERENCES, ERRORS = "api.csv", "api-differences.csv", "errors.csv"
 REPORT = "report.html"
-PICTURES = ("general", "detailed", "totals", "sizes", "api", "find")
+PICTURES = ("general", "detailed", "totals", "sizes", "api", "find", "sensitivity")
 FORMATS = ("png", "svg", "pdf")
 
 # In a trial's directory.

@@ -1,5 +1,6 @@
 """The pictures of a study: general.png and detailed.png (in `step_pictures`), api.png (in `api_picture`), sizes.png (in
-`size_picture`), find.png (in `search_picture`), and totals.png, the total time over the one parameter that varies.
+`size_picture`), find.png (in `search_picture`), sensitivity.png (in `sensitivity_picture`), and totals.png, the total time over the
+one parameter that varies.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from seatrial.report.api_picture import load_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
 from seatrial.report.grouping import Group, grouped
 from seatrial.report.search_picture import search_figure
+from seatrial.report.sensitivity_picture import sensitivity_figure
 from seatrial.report.size_picture import sizes_figure
 from seatrial.report.step_pictures import write_step_pictures
 
@@ -30,6 +32,9 @@ def write_pictures(study: Study, kind: str = "png") -> list[Path]:
         load = load_figure(study)
         if load is not None:
             written.append(save(load, out / f"api.{kind}"))
+        sensitivity = sensitivity_figure(study)
+        if sensitivity is not None:
+            written.append(save(sensitivity, out / f"sensitivity.{kind}"))
         search = search_figure(study)
         if search is not None:
             written.append(save(search, out / f"find.{kind}"))
