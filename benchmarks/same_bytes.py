@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent
-WALL_CLOCK = {"started", "ended", "wall_s", "machine", "versions", "seatrial", "speed", "cpu_s"}
+WALL_CLOCK = {"started", "ended", "wall_s", "machine", "versions", "seatrial", "speed", "cpu_s", "program"}
 ADDED = {"spent_on"}  # fields of trial.json that older checkouts do not write
 NOT_COMPARED = {"report.html", "log.txt"}
 
