@@ -27,9 +27,9 @@ steps:
   - wait: {for: completed, timeout: 1h}
 expect: ["completed == submitted"]
 """
-# A trial of a second or two: long enough to be killed in the middle.
+# A trial of some seconds: long enough to be killed in the middle, and for Ray to notice that a machine is gone.
 LONG = (
-    SWEEP.replace("[1, 2, 3, 4, 5, 6]", "[2001, 2002, 2003, 2004]")
+    SWEEP.replace("[1, 2, 3, 4, 5, 6]", "[8001, 8002, 8003, 8004]")
     .replace("rate: 5/s", "rate: 3/s")
     .replace("[default, kueue]", "[default]")
 )
@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_what_was_observed_and_resume_runs_the_rest(
     seatrial: Seatrial, tmp_path: Path, ray: RayNodes
 ) -> None:
     file = tmp_path / "long.yaml"
-    file.write_text(LONG.replace("[2001, 2002, 2003, 2004]", "[30001, 30002, 1, 2]"))
+    file.write_text(LONG.replace("[8001, 8002, 8003, 8004]", "[40001, 40002, 40003, 40004]"))
     command = [*COMMAND, "run", file.name, "--ray", ray.address, "-o", "far"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     with process:

@@ -117,7 +117,7 @@ def test_settings_of_a_setup_win_over_the_scenarios_and_go_only_where_they_belon
     assert kind["kube-controller-manager"]["burst"] == 1000
     assert "mcad" not in kind
     assert {"qps": 50, "burst": 9}.items() <= mcad["kube-scheduler"].items()
-    assert mcad["mcad"] == {"version": "1.40", "preempt": False}
+    assert mcad["mcad"] == {"version": "1.40", "preempt": False, "actions": "enqueue"}
 
 
 def test_durations_of_settings_become_nanoseconds() -> None:
