@@ -32,6 +32,18 @@ def test_a_log_gets_one_plain_line_per_finished_trial() -> None:
     ]
 
 
+def test_workloads_that_failed_are_told_also_where_all_steps_ended() -> None:
+    progress, file, _ = log(1)
+    with progress:
+        progress.started("001-appwrapper-r0")
+        progress.ended(
+            "001-appwrapper-r0",
+            "completed",
+            {"submitted": 15, "workloads": 15, "completed": 7, "failed": 8, "valid": True},
+        )
+    assert file.getvalue() == "[1/1] 001-appwrapper-r0: completed, 7 of 15 workloads completed, 8 failed\n"
+
+
 def test_a_log_hears_of_a_long_trial_after_two_seconds_and_then_every_five() -> None:
     progress, file, watch = log(1)
     with progress:

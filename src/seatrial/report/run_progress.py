@@ -120,7 +120,9 @@ class Progress(LiveView):
         seconds = self._clock() - running.since if running else 0.0
         self._spent += seconds
         took = f"ran for {roughly(seconds)}" if seconds >= FIRST_STATUS_S else ""
-        well = outcome == "completed" and (not figures or bool(figures.get("valid", True)))
+        well = outcome == "completed" and (
+            not figures or (bool(figures.get("valid", True)) and not figures.get("failed"))
+        )
         if not (self.live and well):
             self._say(self._sentence(trial, outcome, figures or {}, took), "" if well else "yellow")
         self._spoke = self._clock()
@@ -135,6 +137,8 @@ class Progress(LiveView):
             of = figures.get("workloads", figures["submitted"])
             if of or not figures.get("requests"):
                 parts.append(f"{figures['completed']} of {of} workloads completed")
+        if failed := figures.get("failed"):
+            parts.append(f"{failed} failed")
         if isinstance(requests := figures.get("requests"), int | float):
             parts.append(f"{requests:,.0f} requests")
         if isinstance(total := figures.get("total_s"), int | float):
