@@ -36,9 +36,10 @@ def sweep(tmp_path: Path) -> Path:
 
 
 def _killed_after(trials: int, command: list[str], folder: Path, draw: random.Random) -> None:
-    """Runs the command until so many trials were begun, a moment longer, and kills it."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """Runs the command until so many trials were begun, at least one of them by it, a moment longer, and kills it."""
     begun = folder / "out" / "trials"
+    trials = max(trials, len(list(begun.glob("*"))) + 1)
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert eventually(lambda: process.poll() is not None or len(list(begun.glob("*"))) >= trials)
     time.sleep(draw.uniform(0, 0.15))
     process.kill()
