@@ -106,6 +106,18 @@ def test_a_gang_that_was_evicted_while_half_placed_is_whole_only_with_all_its_po
     assert not cluster.observer.ledger.evicted
 
 
+def test_a_nomination_that_is_seen_after_the_victim_is_told_then_and_a_late_one_is_not(cluster: Cluster) -> None:
+    cluster.see(ADDED, "high-0")
+    cluster.lose("low-0", "n0")
+    cluster.see(MODIFIED, "high-0", nominated="n0")
+    assert cluster.events() == [(EVICTED, LOW, PREEMPTED, HIGH)]
+    cluster.run("other-0", "n5")
+    cluster.lose("other-0", "n5")
+    cluster.now += 2 * SECOND
+    cluster.see(ADDED, "high-2", nominated="n5")
+    assert cluster.events()[1:] == [(EVICTED, OTHER_ONE, PREEMPTED, -1)]
+
+
 def test_a_nomination_to_another_node_or_one_of_no_higher_priority_is_not_the_preemptor(cluster: Cluster) -> None:
     cluster.see(ADDED, "high-0")
     cluster.see(MODIFIED, "high-0", nominated="n9")

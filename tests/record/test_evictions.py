@@ -46,6 +46,16 @@ def test_the_same_eviction_seen_by_two_processes_is_one(tmp_path: Path) -> None:
     assert sealed.evictions.select("at_ns", "key").rows() == [(5, "t1"), (8, "t2")]
 
 
+def test_who_gets_the_place_may_be_known_later(tmp_path: Path) -> None:
+    ledger = ledger_in(tmp_path, "a")
+    ledger.evict(5, 1, PREEMPTED, message="said so", key="u")
+    ledger.name_preemptor(5, 1, PREEMPTED, "said so", "u", by=0)
+    ledger.close()
+    sealed = merging.seal(tmp_path, PLAIN, [0])
+    assert sealed is not None
+    assert sealed.evictions.select("at_ns", "workload", "by", "key").rows() == [(5, 1, 0, "u")]
+
+
 def test_a_trial_without_evictions_has_no_file_of_them(tmp_path: Path) -> None:
     ledger_in(tmp_path, "a").close()
     merging.seal(tmp_path, PLAIN, [0])

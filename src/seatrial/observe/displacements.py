@@ -5,8 +5,9 @@ A workload is evicted once until it is whole again. The first of its bound pods 
 belong to it: on plain Kubernetes the pods of one gang fall to one decision after another, within a tenth of a second. It is
 readmitted when all its pods are bound again.
 
-The pod that gets the place is nominated to the node before it is bound there. The Event "Preempted by pod UID" says the same, but
-kube-scheduler drops Events in a burst of more than 1,000, and sends them late through its rate limit.
+The pod that gets the place is nominated to the node before it is bound there. kube-scheduler deletes victims beside the request
+that nominates, so the nomination may be seen a moment after the first victim is gone: it is told then. The Event "Preempted by pod
+UID" says the same, but kube-scheduler drops Events in a burst of more than 1,000, and sends them late through its rate limit.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from collections.abc import Callable
 
 from seatrial.kube.shapes import Condition, Pod, condition
 from seatrial.model.fleet import NODE_GONE, OTHER, PREEMPTED
+from seatrial.model.units import SECOND
 from seatrial.record.ledger import Ledger
 
 _TYPE = "DisruptionTarget"
+_NAMED_WITHIN = (
+    2 * SECOND
+)  # after the victim: both requests are sent in one scheduling cycle, through a client's rate limit
 # By the reason of the condition (k8s.io/api/core/v1, and pkg/controller/tainteviction and podgc).
 _REASONS = {
     "PreemptionByScheduler": PREEMPTED,
@@ -49,9 +54,11 @@ class Displacements:
         self._scheduled = ledger.number["scheduled"]
         self._nominated: dict[str, dict[str, tuple[int, str]]] = {}  # node → pods → priority, workload; the latest last
         self._node_of: dict[str, str] = {}  # pod → node that it is nominated to
+        # node → evictions whose preemptor is not known yet: when, priority of the victim, whom to tell.
+        self._unnamed: dict[str, list[tuple[int, int, Callable[[str], None]]]] = {}
         self._missing: dict[int, int] = {}  # workload → pods without a node, of those that were evicted by their pods
 
-    def sees(self, pod: Pod, workload: str) -> None:
+    def sees(self, pod: Pod, workload: str, stamp: int) -> None:
         """Keeps to which node a pod is nominated: the scheduler makes room for it there. A bound pod needs no more."""
         name, node = pod.metadata.name, "" if pod.spec.node_name else pod.status.nominated_node_name
         if self._node_of.get(name, "") != node:
@@ -59,6 +66,13 @@ class Displacements:
             if node:
                 self._node_of[name] = node
                 self._nominated.setdefault(node, {})[name] = (pod.spec.priority, workload)
+                for at, priority, tell in self._unnamed.pop(node, ()):
+                    if stamp <= at + _NAMED_WITHIN and pod.spec.priority > priority:
+                        tell(workload)
+
+    def not_named(self, victim: Pod, stamp: int, tell: Callable[[str], None]) -> None:
+        """`tell` gets the workload that the victim was evicted for, if it is nominated in time."""
+        self._unnamed.setdefault(victim.spec.node_name, []).append((stamp, victim.spec.priority, tell))
 
     def withdraw(self, pod: str) -> None:
         """The pod is nominated to no node any more."""

@@ -13,6 +13,7 @@ from typing import Any
 from seatrial.kube.resources import JOBS, PODS, Resource
 from seatrial.kube.shapes import Job, Pod, condition
 from seatrial.kube.watching import DELETED, LISTED
+from seatrial.model.fleet import PREEMPTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import time_sources
 from seatrial.observe.displacements import Displacements, disruption
@@ -186,6 +187,11 @@ class Observer:
         if why is not None and self.displacements.begins(owner):
             reason, by = self.displacements.told(why, gone)
             self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)
+            if reason == PREEMPTED and not by:
+                event = stamp - self.epoch, owner, reason, why.message, meta.uid
+                self.displacements.not_named(
+                    gone, stamp, lambda name: self.ledger.name_preemptor(*event, self.workloads.get(name, -1))
+                )
         self.displacements.lost(owner)
 
     def _first(self, thing: int, stage: int, stamp: int) -> bool:
@@ -251,7 +257,7 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
     if (event == DELETED and not observer.doubt) or (phase == "Failed" and disruption(pod) is not None):
         observer.pod_gone(pod, stamp)
         return
-    observer.displacements.sees(pod, workload)
+    observer.displacements.sees(pod, workload, stamp)
     source = source_of(event)
     bound, started, finished = _said(pod) if observer.doubt else ("", "", "")
     observer.pod(name, workload, "pods_created", stamp, source=source, said=meta.creation_timestamp, uid=uid)

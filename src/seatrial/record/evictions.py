@@ -1,7 +1,8 @@
 """Evictions of a trial: one JSON line per eviction, and one per admission after it; the ledger's stages have first admissions only.
 
 Lines are part of a segment while a trial runs, and `evictions.parquet` once it is sealed. Several processes may see the same event
-(a run, samples): lines of one workload, event and `key` are one event, and the earliest counts. A source gives the key: the time
+(a run, samples), or learn later for whom it was: lines of one workload, event and `key` are one event, the earliest counts, and a
+known `by`. A source gives the key: the time
 in the object, the pod's uid. In the simulator there is none: nothing is seen twice.
 """
 
@@ -42,12 +43,17 @@ def readmission_line(at: int, workload: int, key: str) -> bytes:
 
 
 def read_lines(lines: Sequence[str]) -> pl.DataFrame:
-    """One row per line: at_ns, workload, event, reason, by, message, key."""
-    return pl.read_ndjson("\n".join(lines).encode(), schema=_SCHEMA) if lines else NO_EVICTIONS
+    """One row per event: at_ns, workload, event, reason, by, message, key."""
+    if not lines:
+        return NO_EVICTIONS
+    frame = pl.read_ndjson("\n".join(lines).encode(), schema=_SCHEMA)
+    return merge_evictions([frame]) if (frame["key"] != "").any() else frame
 
 
 def merge_evictions(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """All events in the order of time, those with a key once."""
     frame = pl.concat(parts).sort("at_ns", maintain_order=True)
-    keyed = frame.filter(pl.col("key") != "").unique(["workload", "event", "key"], keep="first", maintain_order=True)
+    one = ["workload", "event", "key"]
+    keyed = frame.filter(pl.col("key") != "").with_columns(by=pl.col("by").max().over(one))
+    keyed = keyed.unique(one, keep="first", maintain_order=True)
     return pl.concat([frame.filter(pl.col("key") == ""), keyed]).sort("at_ns", maintain_order=True)

@@ -179,6 +179,10 @@ class Ledger:
         if self._awaited & LOST_POD:
             self._ring(LOST_POD)
 
+    def name_preemptor(self, at: int, workload: int, reason: str, message: str, key: str, by: int) -> None:
+        """An eviction that is recorded already, once it is known who gets the place: the same `key`."""
+        self._eviction_lines += eviction_line(at, workload, reason, by, message, key)
+
     def readmit(self, at: int, workload: int, key: str = "") -> None:
         """A workload that was evicted has a place again."""
         self.evicted.discard(workload)
