@@ -27,7 +27,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.study.trials import run_trial
 from tests.analysis.making import Job, Made, plain, write_trial
-from tests.effort import LINEAR, spent
+from tests.effort import LINEAR, costs_at_most
 from tests.sim.making import GI, trial
 
 S = 1000  # milliseconds
@@ -335,8 +335,7 @@ def test_the_cost_of_a_hundred_thousand_pods_is_in_proportion(tmp_path: Path) ->
         return write_trial(tmp_path / str(count), made)
 
     few, many = of_four(2_500), of_four(25_000)
-    cost = spent(lambda: audits(few), rounds=3)
-    assert spent(lambda: audits(many)) < LINEAR * cost
+    costs_at_most(LINEAR, lambda: audits(few), lambda: audits(many))
 
 
 # trials of the simulator

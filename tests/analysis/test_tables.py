@@ -10,7 +10,7 @@ from seatrial.analysis.studies import Study
 from seatrial.analysis.tables import write_tables
 from seatrial.model.lifecycle import ADMITTED, PLAIN, QUEUED, Stage
 from tests.analysis.making import Job, Made, plain, write_many, write_study
-from tests.effort import LINEAR, spent
+from tests.effort import LINEAR, costs_at_most
 
 DESIGN_SUMMARY = [
     "nodes",
@@ -168,8 +168,7 @@ def test_the_cost_of_a_hundred_thousand_pods_is_in_proportion(tmp_path: Path, jo
         return out
 
     few, many = study(jobs // 10), study(jobs)
-    cost = spent(lambda: write_tables(Study.open(few)), rounds=3)
-    assert spent(lambda: write_tables(Study.open(many))) < LINEAR * cost
+    costs_at_most(LINEAR, lambda: write_tables(Study.open(few)), lambda: write_tables(Study.open(many)))
     assert rows(many / "summary.csv")[0]["completed"] == str(jobs)
 
 

@@ -16,7 +16,7 @@ from seatrial.model.fit import admits
 from seatrial.model.plan import NodeGroup, PodShape, Taint, Toleration
 from seatrial.model.state import State, WorkloadState
 from tests.clog.making import CORE, TWO_CORES, cores, gang, pods, state
-from tests.effort import LINEAR, spent
+from tests.effort import LINEAR, costs_at_most
 
 GPU = PodShape({"cpu": CORE, "nvidia.com/gpu": 8})
 
@@ -297,7 +297,7 @@ def test_the_cost_of_five_hundred_gangs_on_a_thousand_nodes_is_in_proportion() -
     """A few milliseconds: it is asked again and again while a trial runs."""
     few, many = _full_of_gangs(100), _full_of_gangs(1000)
     assert found(many).kind == found(few).kind == "gang deadlock"
-    assert spent(lambda: knot(many), rounds=5) < LINEAR * spent(lambda: knot(few), rounds=5)
+    costs_at_most(LINEAR, lambda: knot(few), lambda: knot(many))
 
 
 def _full_of_gangs(count: int) -> State:

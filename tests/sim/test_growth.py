@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.scheduler import Scheduler
 from seatrial.sim.sorted_runs import Heap, HeapBySecond, SortedRun, SortedRunBySecond
-from tests.effort import spent
+from tests.effort import costs_at_most
 from tests.sim.making import Ran, fakes, run, submit, trial
 
 ANY = (Toleration(),)
@@ -36,16 +37,15 @@ def gangs(count: int) -> Submit:
 def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(
     tmp_path: Path, stack: str, load: Callable[[int], Submit], few: int
 ) -> None:
-    def per_event(count: int, rounds: int) -> float:
-        ran: list[Ran] = []
-        steps = ((load(count),), (Wait("all", "completed", timeout=100 * HOUR),))
-        asked = trial(*steps, stack=stack, qps="unlimited", nodes=[fakes(4, cpu=8000)])
-        took = spent(lambda: ran.append(run(asked, tmp_path / f"{count}-{len(ran)}")), rounds)
-        assert ran[-1].ending.outcome == "completed"
-        return took / ran[-1].cluster.events
+    runs = count(1)
 
-    few_cost = per_event(few, 3)
-    assert per_event(few * 8, 2) < TWICE * few_cost
+    def ran(jobs: int) -> Ran:
+        steps = ((load(jobs),), (Wait("all", "completed", timeout=100 * HOUR),))
+        return run(trial(*steps, stack=stack, qps="unlimited", nodes=[fakes(4, cpu=8000)]), tmp_path / str(next(runs)))
+
+    one, other = ran(few), ran(8 * few)
+    assert one.ending.outcome == other.ending.outcome == "completed"
+    costs_at_most(TWICE * other.cluster.events / one.cluster.events, lambda: ran(few), lambda: ran(8 * few))
 
 
 @pytest.mark.parametrize("kind", [SortedRun, Heap])
