@@ -30,12 +30,16 @@ _PLUGINS, _NETWORK = "cni-bin", "cni"  # in the cluster's directory
 def with_containerd(plane: ControlPlane, directory: Path) -> ControlPlane:
     """The plane with containerd, which its kubelets need."""
     place = ContainersPlace(directory)
-    network = {"cniVersion": "0.3.1", "name": "seatrial", "plugins": [{"type": "seatrial"}]}
     kubelets = plane.component("kubelets")
     made = plane.with_component(replace(kubelets, needs=(*kubelets.needs, CONTAINERD)))
-    made = replace(made, components=(_component(place), *made.components))
-    files: Mapping[str, Any] = {CONFIG: _config(place), f"{_NETWORK}/seatrial.conflist": network}
-    return replace(made, files={**made.files, **files})
+    made = replace(made, components=(component(place), *made.components))
+    return replace(made, files={**made.files, **files(place)})
+
+
+def files(place: ContainersPlace) -> dict[str, str | Mapping[str, Any]]:
+    """Its settings, in the cluster's directory."""
+    network = {"cniVersion": "0.3.1", "name": "seatrial", "plugins": [{"type": "seatrial"}]}
+    return {CONFIG: _config(place), f"{_NETWORK}/seatrial.conflist": network}
 
 
 def location(directory: Path) -> dict[str, str]:
@@ -72,7 +76,8 @@ async def prepare(directory: Path, binaries: Path | None) -> None:
         )
 
 
-def _component(place: ContainersPlace) -> Component:
+def component(place: ContainersPlace) -> Component:
+    """The process."""
     found = program(CONTAINERD)
     if found is None:
         raise SetupProblem("there is no containerd", "`seatrial doctor --on local` says what real containers need.")
