@@ -32,7 +32,7 @@ from seatrial.model.units import format_duration, format_quantity
 from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, RUNTIME_CHANGES, NodeChange, RuntimeTrouble
 
 ANSWER_S = 300.0  # a thousand kubelets are started one after the other
-PAUSE_PER_NODE_S = 0.001  # between two looks: a list of a thousand nodes is some 5 MB, from a server that registers them
+PAUSE_PER_NODE_S = 0.001  # between two looks: a list of a thousand nodes is 5 MB, from a busy server
 Entry = dict[str, Any]
 
 
