@@ -1,8 +1,8 @@
 """How many inotify instances this user can still have.
 
 Linux allows a user `fs.inotify.max_user_instances` of them, 128 by default, whatever the limit of open files is. A control plane
-takes eight (counted below /proc/PID/fd: three each in the API server and the controller manager, two in kube-scheduler); those look at
-their certificates from time to time if they get none. Volcano's scheduler and Kueue end with "too many open files" instead.
+takes eight (counted below /proc/PID/fd: three each in the API server and the controller manager, two in kube-scheduler); without,
+those look at their certificates from time to time. Volcano's scheduler and Kueue end with "too many open files" instead.
 """
 
 from __future__ import annotations
