@@ -27,6 +27,7 @@ const (
 	applicationAnnotation = "seatrial.dev/application"
 	criTimeout            = 2 * time.Minute // the kubelet's own
 	endTimeout            = 30              // seconds between SIGTERM and SIGKILL
+	killed                = 137             // exit code of a container that the kubelet ended
 )
 
 // ContainerdSpec says where containerd is, if some nodes have real containers.
@@ -157,6 +158,15 @@ func (r *realContainers) note(id, what string) {
 	}
 }
 
+// ended says whether a container was running as far as we knew, and forgets it.
+func (r *realContainers) ended(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.running[id]
+	delete(r.running, id)
+	return was
+}
+
 func nameOf(meta *cri.PodSandboxMetadata) podName {
 	return podName{meta.Namespace, meta.Name, meta.Uid}
 }
@@ -230,20 +240,19 @@ func (s *realRuntime) RemoveContainer(ctx context.Context, id string) error {
 	return s.RuntimeService.RemoveContainer(ctx, id)
 }
 
-// ListContainers notes which have ended since the last time.
 func (s *realRuntime) ListContainers(ctx context.Context, filter *cri.ContainerFilter) ([]*cri.Container, error) {
 	asked := &cri.ContainerFilter{Id: filter.GetId(), State: filter.GetState(), PodSandboxId: filter.GetPodSandboxId(),
 		LabelSelector: s.of.own(filter.GetLabelSelector())}
-	found, err := s.RuntimeService.ListContainers(ctx, asked)
-	for _, one := range found {
-		s.of.mu.Lock()
-		ended := one.State == cri.ContainerState_CONTAINER_EXITED && s.of.running[one.Id]
-		if ended {
-			delete(s.of.running, one.Id)
-		}
-		s.of.mu.Unlock()
-		if ended {
-			s.of.note(one.Id, "exited")
+	return s.RuntimeService.ListContainers(ctx, asked)
+}
+
+// ContainerStatus is asked for by the kubelet when a container has ended: that is noted, once.
+func (s *realRuntime) ContainerStatus(ctx context.Context, id string, verbose bool) (*cri.ContainerStatusResponse, error) {
+	found, err := s.RuntimeService.ContainerStatus(ctx, id, verbose)
+	if found.GetStatus().GetState() == cri.ContainerState_CONTAINER_EXITED && s.of.ended(id) {
+		s.of.note(id, "exited")
+		if found.Status.ExitCode != 0 && found.Status.ExitCode != killed {
+			s.of.note(id, "crashed")
 		}
 	}
 	return found, err
