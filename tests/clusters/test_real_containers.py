@@ -175,13 +175,18 @@ def running(tmp_path: Path) -> Iterator[ContainersPlace]:
             assert eventually(place.socket.exists), (tmp_path / "log").read_text()
             asyncio.run(containerd.prepare(tmp_path, None))
             for name in ("a", "b", "c"):
-                asked = ["run", "--detach", "--cgroup", f"/{place.name}/node/{name}", IMAGE, name]
+                own = ["--runc-root", str(place.state / "runc"), "--fifo-dir", str(tmp_path / "fifo")]
+                asked = ["run", "--detach", *own, "--cgroup", f"/{place.name}/node/{name}", IMAGE, name]
                 address = ["--address", str(place.socket), "--namespace", "k8s.io"]
-                subprocess.run([str(program("ctr")), *address, *asked], check=True, timeout=60, capture_output=True)
+                made = subprocess.run(
+                    [str(program("ctr")), *address, *asked], check=False, timeout=60, capture_output=True, text=True
+                )
+                assert made.returncode == 0, made.stderr
             yield place
         finally:
             process.kill()
-    remove_containers(tmp_path)
+            process.wait()
+            remove_containers(tmp_path)
 
 
 def test_killed_containers_leave_no_process_mount_cgroup_or_socket(running: ContainersPlace) -> None:

@@ -28,6 +28,7 @@ from seatrial.clusters.local.load_setup import LoadSetup, logins
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.profiling import profile
 from seatrial.clusters.requests.metrics_scraper import MetricsScraper
+from seatrial.clusters.supervision.directories import clusters_root
 from seatrial.kube import ApiProblem, access_from
 from seatrial.kube.resources import NAMESPACES, NODES
 from seatrial.model.control_plane import ControlPlane, Override
@@ -70,7 +71,7 @@ def _plane(session: Session, audit: AuditTrail) -> LocalControlPlane:
 
     def amend(plane: ControlPlane) -> ControlPlane:
         if any(group.containers for group in trial.node_groups()):
-            plane = with_containerd(plane, made.directory)
+            plane = with_containerd(plane, clusters_root() / made.name)
         return stack.real.amend(for_fake_nodes(plane), trial.setup)
 
     fake = [group for group in trial.node_groups() if not group.kubelet]

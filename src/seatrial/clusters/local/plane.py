@@ -30,7 +30,7 @@ from seatrial.clusters.local.components import ADMIN, USER, PlaneOptions, descri
 from seatrial.clusters.programs.binaries import ensure_binaries, kept_files
 from seatrial.clusters.supervision import inotify
 from seatrial.clusters.supervision.cluster_state import DirectoryClaim, claim, reap
-from seatrial.clusters.supervision.directories import Layout, check_name, clusters_root, write_private
+from seatrial.clusters.supervision.directories import Layout, check_name, write_private
 from seatrial.clusters.supervision.ports import Ports
 from seatrial.clusters.supervision.supervisor import Death, Supervisor
 from seatrial.kube import NO_RETRY, ApiProblem, Client, Lost, Request, Resource, Unreachable, access_from
@@ -108,11 +108,6 @@ class LocalControlPlane:
     def programs_given(self) -> Path | None:
         """The directory of ready-made programs (`--binaries`), if any."""
         return self._binaries if isinstance(self._binaries, Path) else None
-
-    @property
-    def directory(self) -> Path:
-        """Known before it is up."""
-        return clusters_root() / self.name
 
     @property
     def url(self) -> str:
