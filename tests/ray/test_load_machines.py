@@ -140,17 +140,12 @@ def test_workloads_from_three_machines_are_one_study_and_the_audit_log_has_them_
 def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
     tmp_path: Path, audited: kept_clusters.KeptCluster
 ) -> None:
-    endless = (
-        LOAD.replace("- create:", "- - create:").replace("      ", "        ").replace("count: 301", "count: 100000")
-    )
-    beside = "    - submit: {name: work, count: 3000, rate: 5/s, duration: 1s}\n  - get:"
-    (tmp_path / "load.yaml").write_text(endless.replace("  - get:", beside))
+    (tmp_path / "load.yaml").write_text(LOAD.replace("count: 301", "count: 100000"))
     with ray_of({"num_cpus": 0}, *[{"num_cpus": 1}] * 3) as nodes:
         run = ("run", "load.yaml", "--on", "local", "--cluster", audited.name, "--ray", nodes.address, "-o", "out")
         process = subprocess.Popen([*COMMAND, *run], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         with process:
             assert eventually(lambda: len(list(nodes.temporary.glob("seatrial-load-*/requests-*.seg"))) == 3)
-            assert eventually(lambda: any(one.stat().st_size for one in tmp_path.glob("out/trials/*/submitted.jsonl")))
             kill(nodes.raylets[2])
             assert process.stderr is not None
             said = process.stderr.read()
@@ -160,8 +155,6 @@ def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
     assert record["outcome"] == "failed"
     assert "was lost in the middle of the load" in record["detail"]
     assert not record["validity"]["valid"]
-    submitted = [json.loads(line)["index"] for line in (trial / "submitted.jsonl").read_text().splitlines()]
-    assert len(submitted) == len(set(submitted)) > 0, "what the machines told before is kept, each once"
 
 
 def _verb(row: dict[str, Any]) -> str:
