@@ -26,7 +26,7 @@ spec:
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ensure_binaries(programs.CONTROL_PLANE)
     folder = tmp_path_factory.mktemp("cluster")
