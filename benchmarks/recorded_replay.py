@@ -3,9 +3,10 @@
     python benchmarks/recorded_replay.py [--jobs 150] [--rate 2.4] [--keep DIR]
 
 Target: arrivals the same within 10 ms, total within 5 %. Jobs of one to four pods come at random to nodes that they nearly fill, so
-that some wait. The nodes of the replays are those that `seatrial record nodes` wrote. Arrivals are compared as differences
-from the median one: those of the run when it sent them, those of the trace, and those of both replays when they sent them. One
-line; status 1 if a target is missed (by the 99th percentile of arrivals).
+that some wait. The nodes of the replays are those that `seatrial record nodes` wrote. Arrivals are compared as differences from the
+median one: those of the run when it sent them, those of the trace, and those of both replays when they sent them. A trace has when
+a Job was created, not when it was sent: on a busy machine the API server takes its time between the two, and the run's own watch
+shows the same. One line; status 1 if a target is missed (by the 99th percentile of arrivals).
 
 Durations are between 2 and 8 s on purpose: where one long job decides the total, the total says when that job happened to be placed
 (docs/traces.md).
@@ -48,6 +49,7 @@ class Sent:
     """What a run sent, in the order of the trace: times in ms, and its figures."""
 
     at: Times
+    created: Times
     total_s: float
     mean_wait_s: float
 
@@ -72,7 +74,7 @@ def run(folder: Path, name: str, submit: str, *where: str) -> Sent:
     times = pl.read_csv(folder / name / "times.csv")
     wait = (times["scheduled_s"] - times["submitted_s"]).cast(pl.Float64).mean()
     assert isinstance(wait, float)
-    return Sent(np.array(sent), float(row["total_s"]), wait)
+    return Sent(np.array(sent), times["created_s"].to_numpy() * 1e3, float(row["total_s"]), wait)
 
 
 def recorded(folder: Path, jobs: int, rate: float) -> Sent:
@@ -99,8 +101,8 @@ def off(one: Times, other: Times) -> Times:
 
 
 def words(apart: Times) -> str:
-    p50, p99, most = np.percentile(apart, [50, 99, 100])
-    return f"{p50:.1f} ms (p50), {p99:.1f} ms (p99), {most:.1f} ms (max)"
+    p50, p90, p99 = np.percentile(apart, [50, 90, 99])
+    return f"{p50:.1f}, {p90:.1f} and {p99:.1f} ms (p50, p90, p99)"
 
 
 def main() -> None:
@@ -129,11 +131,14 @@ def main() -> None:
     in_trace = trace["submit_ns"].to_numpy() / 1e6
     met = trace.height == options.jobs
     text = f"recorded_replay: {trace.height} of {options.jobs} jobs recorded; arrivals in the trace "
-    text += f"off by {words(off(in_trace, origin.at))}"
+    text += (
+        f"off by {words(off(in_trace, origin.at))}, in the run's own watch by {words(off(origin.created, origin.at))}"
+    )
     for name, again in (("local", local), ("sim", sim)):
         apart, more = off(again.at, origin.at), again.total_s / origin.total_s - 1
         met &= bool(np.percentile(apart, 99) <= ARRIVALS_MS and abs(more) <= TOTAL)
-        text += f"; replayed on {name}: off by {words(apart)}, total {again.total_s:.1f} s ({more:+.1%}), "
+        text += f"; replayed on {name}: off by {words(apart)}, from the trace by {words(off(again.at, in_trace))}, "
+        text += f"total {again.total_s:.1f} s ({more:+.1%}), "
         text += f"waits {again.mean_wait_s:.2f} s on average"
     text += f"; recorded: total {origin.total_s:.1f} s, waits {origin.mean_wait_s:.2f} s on average, "
     text += f"{waited / 1e9:.2f} s in the trace"

@@ -70,7 +70,17 @@ def reader(folder: Path, out: Path) -> Path:
 
 def record(kubeconfig: Path, out: Path) -> list[str]:
     """The command that records, and that continues a recording."""
-    return [*COMMAND, "record", "--kubeconfig", str(kubeconfig), "-o", str(out), "--no-anonymise"]
+    return [
+        *COMMAND,
+        "record",
+        "--kubeconfig",
+        str(kubeconfig),
+        "--context",
+        f"seatrial-{CLUSTER}",
+        "-o",
+        str(out),
+        "--no-anonymise",
+    ]
 
 
 def kill_again_and_again(
