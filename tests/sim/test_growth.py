@@ -33,7 +33,10 @@ def gangs(count: int) -> Submit:
     return submit(count, pods=4, shape=PodShape({"cpu": 4000}, tolerations=ANY), seconds=10, gang=True)
 
 
-@pytest.mark.parametrize(("stack", "load", "few"), [("default", lone, 250), ("coscheduling", gangs, 12)])
+@pytest.mark.parametrize(
+    ("stack", "load", "few"),
+    [("default", lone, 250), ("coscheduling", gangs, 12), ("volcano", lone, 250), ("volcano", gangs, 12)],
+)
 def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(
     tmp_path: Path, stack: str, load: Callable[[int], Submit], few: int
 ) -> None:

@@ -183,13 +183,13 @@ def test_proportion_gives_nobody_more_than_asked_for_and_leaves_nothing_that_is_
     queues: list[tuple[int, int]], total: int
 ) -> None:
     specs = {f"q{n}": VolcanoQueue(f"q{n}", weight=weight) for n, (weight, _) in enumerate(queues)}
-    groups = []
+    groups, waiting = [], {}
     for n, (_, asks) in enumerate(queues):
         load = Workload(f"w{n}", "load", n, asks or 1, PodShape({"cpu": 1000}), SECOND)
         group = GroupState(n, load, f"q{n}", (1000, 0), 0)
-        group.pending = list(range(asks))
+        waiting[group.queue, group.asked] = asks
         groups.append(group)
-    shares = SessionShares(("cpu", "memory"), specs, groups, (total * 1000, 0), (0, 0), "proportion")
+    shares = SessionShares(("cpu", "memory"), specs, groups, (total * 1000, 0), (0, 0), "proportion", waiting, specs)
     given_out = [shares._queues[f"q{n}"].deserved[0] for n in range(len(queues))]
     assert all(has <= asks * 1000 + 1 for has, (_, asks) in zip(given_out, queues, strict=True))
     assert sum(given_out) == pytest.approx(min(total, sum(asks for _, asks in queues)) * 1000, abs=len(queues))

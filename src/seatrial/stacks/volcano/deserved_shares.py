@@ -56,7 +56,8 @@ class _Queue:
 
 
 class SessionShares:
-    """The queues of one session; `names` are the resources, `sharing` is the plugin that divides them, or empty."""
+    """The queues of one session; `names` are the resources, `sharing` is the plugin that divides them, or empty. `groups` are those
+    that are in or have something, `waiting` counts all pending pods by queue and request, `queues` are those that have groups."""
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class SessionShares:
         total: Amount,
         used: Amount,
         sharing: str,
+        waiting: Mapping[tuple[str, Amount], int],
+        queues: Iterable[str],
     ) -> None:
         self._sharing = sharing
         none = tuple(0 for _ in names)
@@ -76,19 +79,17 @@ class SessionShares:
         )
         self._let_in = none  # overcommit's inqueueResource
         self._total = total
-        waiting: Counter[tuple[str, Amount]] = Counter()  # queue and request → pods
+        for name in queues:
+            self._queues[name] = _Queue(none, specs[name], total, names, guaranteed)
         entered: Counter[tuple[str, Amount]] = Counter()  # queue and minimum → groups
         for group in groups:
-            if group.queue not in self._queues:
-                self._queues[group.queue] = _Queue(none, specs[group.queue], total, names, guaranteed)
-            if group.pending:
-                waiting[group.queue, group.asked] += len(group.pending)
             if group.phase == INQUEUE:
                 entered[group.queue, group.minimum] += 1
             if group.allocated:
                 self._count(self._queues[group.queue], group)
         for (name, asked), count in waiting.items():
-            self._queues[name].request = plus(self._queues[name].request, times(asked, count))
+            if count:
+                self._queues[name].request = plus(self._queues[name].request, times(asked, count))
         for (name, minimum), count in entered.items():
             self._queues[name].inqueue = plus(self._queues[name].inqueue, times(minimum, count))
             self._let_in = plus(self._let_in, times(minimum, count))

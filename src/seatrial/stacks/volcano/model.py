@@ -21,6 +21,7 @@ from seatrial.sim.placed_pods import PlacedPods
 from seatrial.sim.world import Sim
 from seatrial.stacks.volcano import INQUEUE
 from seatrial.stacks.volcano.deserved_shares import SessionShares
+from seatrial.stacks.volcano.group_cache import GroupCache
 from seatrial.stacks.volcano.pod_groups import PENDING, UNKNOWN, Amount, GroupState, amounts, plus, times
 from seatrial.stacks.volcano.session_actions import PER_GROUP
 from seatrial.stacks.volcano.session_configuration import actions_of, sharing_of, tiers_of
@@ -51,9 +52,7 @@ class VolcanoModel:
         self._writer = StatusWriter(processes, ApiClient("volcano-groups", *limits), client, self._written)
         self._nodes = SessionNodes(sim.nodes, sim.stream("volcano"), plugins)
         self._names = [name for name in sim.nodes.resources if name != "pods"]
-        self._groups: dict[int, GroupState] = {}
-        self._over = 0  # groups whose Jobs are complete: Volcano still clones them
-        self._changed: set[int] = set()  # groups whose pods changed since the last session
+        self._groups = GroupCache(self._tiers, "enqueue" in self._actions)
         self._in_use: dict[str, Amount] = {}  # queue → `allocated` of its status
         period = int(settings["period"])
         first = int(sim.stream("volcano-start").random() * period)  # it has been running when the trial begins
@@ -68,24 +67,23 @@ class VolcanoModel:
     def created(self, number: int, workload: Workload) -> None:
         """The server has a PodGroup, then the Job."""
         asked = amounts(self._names, workload.shape.requests)
-        self._groups[number] = GroupState(number, workload, workload.queue or ONLY, asked, self._kernel.now)
+        self._groups.add(GroupState(number, workload, workload.queue or ONLY, asked, self._kernel.now))
         self._sessions.stir()
         self._sim.jobs.add(number, workload)
 
     def _pod_changed(self, pod: int) -> None:
         job = self._sim.pods.job[pod]
         if job >= 0:
-            self._changed.add(job)
+            self._groups.changed(job)
             self._sessions.stir()
 
     def _completed(self, number: int) -> None:
         if number in self._groups:
-            self._groups[number].complete(self._sim.workloads[number].pods)
-            self._changed.add(number)
+            self._groups.complete(number, self._sim.workloads[number].pods)
             self._sessions.stir()
 
     def _deleted(self, number: int) -> None:
-        self._groups.pop(number, None)
+        self._groups.remove(number)
         self._sessions.stir()
 
     # a session
@@ -96,11 +94,11 @@ class VolcanoModel:
             getattr(session, action)()
         for pod, node, after in session.bound:
             self._placed.assume(pod, node)
-            self._changed.add(self._sim.pods.job[pod])
+            self._groups.changed(self._sim.pods.job[pod])
             self._placed.bind(pod, -(-(self._kernel.now + after) // BIND_LOOP) * BIND_LOOP)
             self._events.add()
         for group, pod, _, by, action in session.evicted:
-            self._changed.add(group.number)
+            self._groups.changed(group.number)
             self._placed.evict(pod, by, REASONS[action], f"Pod is evicted, because of {action}")
             self._events.add()
         updates = self._updates(session)
@@ -110,28 +108,27 @@ class VolcanoModel:
 
     def _opened(self) -> EvictingSession:
         sim, pods = self._sim, self._sim.pods
-        for number in self._changed:
-            if number in self._groups:
-                self._groups[number].recount(sim, self._placed.releasing)
-        self._changed.clear()
-        groups = list(self._groups.values())
-        for group in groups:
-            group.begin()  # what the last session placed is among the pods now
+        known = self._groups
+        known.open(sim, self._placed.releasing)
+        groups = known.inside
         self._nodes.open((pods.node[pod], pods.shape[pod]) for pod in sorted(self._placed.releasing))
         in_all = self._nodes.total()
         total = amounts(self._names, in_all)
         free = dict(zip(sim.nodes.resources, map(sum, self._nodes.idle), strict=True))
         used = tuple(most - free.get(name, 0) for name, most in zip(self._names, total, strict=True))
         specs = {queue.name: queue for queue in volcano_queues(sim.fleet, in_all)}
-        shares = SessionShares(self._names, specs, groups, total, used, self._sharing)
-        session = EvictingSession(groups, self._nodes, shares, total, self._tiers, self._actions, self._over)
+        shares = SessionShares(self._names, specs, groups, total, used, self._sharing, known.waiting, known.queues())
+        session = EvictingSession(
+            groups, self._nodes, shares, total, self._tiers, self._actions, known.lines, known.cloned
+        )
         session.knows_pods(pods.node.__getitem__, pods.state.__getitem__)
         return session
 
     def _updates(self, session: EvictingSession) -> list[GroupUpdate]:
         """What the session has to write: groups that it changed, or whose pods did. Those that are over are written once."""
         found = []
-        for group in session.groups:
+        self._groups.let_in(session.let_in)
+        for group in self._groups.to_write():
             if group.settled and not group.touched() and group.phase == group.status[0]:
                 continue
             group.settled = not group.touched()
@@ -144,8 +141,7 @@ class VolcanoModel:
             if said or told:
                 self._events.add(1 + told)
             if group.over:
-                del self._groups[group.number]
-                self._over += 1
+                self._groups.retire(group)
         return found
 
     def _written(self, update: GroupUpdate) -> None:
@@ -157,7 +153,7 @@ class VolcanoModel:
     def _queue_updates(self) -> int:
         """Queues whose running pods request another amount than at the last session (framework/session.go:199)."""
         now: dict[str, Amount] = {}
-        for group in self._groups.values():
+        for group in self._groups.inside:
             if group.running:
                 has = times(group.asked, group.running)
                 before = now.get(group.queue)

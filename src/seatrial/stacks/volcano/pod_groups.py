@@ -20,9 +20,9 @@ class GroupState:
     """One PodGroup. Counts of pods are those of the cache; `placed` and `pipelined` are of the session that is open."""
 
     __slots__ = (
-        "allocated", "asked", "best_effort", "born", "discarded", "failed", "held", "known", "least", "minimum", "name", "number",
-        "over", "pending", "phase", "pipelined", "placed", "queue", "rank", "releasing", "running", "settled", "shape", "status",
-        "succeeded", "told",
+        "allocated", "asked", "best_effort", "born", "counted", "discarded", "failed", "held", "known", "least", "minimum", "name",
+        "number", "over", "pending", "phase", "pipelined", "placed", "queue", "rank", "releasing", "running", "serial", "settled",
+        "shape", "status", "succeeded", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, workload: Workload, queue: str, asked: Amount, now: int) -> None:
@@ -44,6 +44,7 @@ class GroupState:
         self.status: tuple[object, ...] = ()  # as it was last written
         self.settled = False  # nothing has happened since its status was written
         self.rank: tuple[object, ...] = ()  # its place in its queue, as long as it has nothing
+        self.serial = self.counted = 0  # as it came; pending pods that its queue counts
         self.told: dict[int, object] = {}  # pod → what its condition PodScheduled says
 
     def recount(self, sim: Sim, releasing: set[int]) -> None:
@@ -91,6 +92,10 @@ class GroupState:
     def touched(self) -> bool:
         """Whether the session has tried to place pods of it."""
         return bool(self.placed or self.pipelined or self.discarded or self.failed)
+
+    def has_nothing(self) -> bool:
+        """No pod of it has or had a place: it is no other than a group that has just come."""
+        return not (self.allocated or self.placed or self.pipelined or self.best_effort or self.succeeded)
 
     def waiting(self) -> list[int]:
         """Pods that are Pending in this session, in the order of their creation."""

@@ -16,12 +16,13 @@ Facts (v1.10.0, pkg/scheduler):
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from seatrial.model.units import MICROSECOND
 from seatrial.stacks.volcano.deserved_shares import SessionShares
+from seatrial.stacks.volcano.group_cache import Line
 from seatrial.stacks.volcano.pod_groups import INQUEUE, PENDING, Amount, GroupState
 from seatrial.stacks.volcano.session_nodes import SessionNodes
 
@@ -48,7 +49,8 @@ class Bound(NamedTuple):
 
 
 class VolcanoSession:
-    """The state of one session, and its first three actions. `tiers` are the plugins by their tiers."""
+    """The state of one session, and its first three actions. `groups` are those that are in or have something, `lines` the others;
+    `tiers` are the plugins by their tiers."""
 
     def __init__(
         self,
@@ -58,10 +60,12 @@ class VolcanoSession:
         total: Amount,
         tiers: Sequence[Sequence[str]],
         actions: Sequence[str],
-        over: int = 0,
+        lines: Mapping[str, Mapping[Amount, Line]],
+        cloned: int,
     ) -> None:
-        self._over = over  # groups that are cloned and have nothing to do
-        self.groups, self.nodes, self.shares, self.total = groups, nodes, shares, total
+        self._lines, self._cloned = lines, cloned
+        self.let_in: list[GroupState] = []  # from the lines
+        self.groups, self.nodes, self.shares, self.total = list(groups), nodes, shares, total
         self.tiers, self.actions = tiers, actions
         self.has_gangs = any("gang" in tier for tier in tiers)
         self.bound: list[Bound] = []
@@ -74,14 +78,13 @@ class VolcanoSession:
     @property
     def spent(self) -> int:
         """How long the session has taken so far (ns)."""
-        return PER_GROUP * (len(self.groups) + self._over) + PER_NODE * self.nodes.looked
+        return PER_GROUP * self._cloned + PER_NODE * self.nodes.looked
 
     # plugins
 
     def order(self, group: GroupState) -> tuple[Any, ...]:
         """The place of a group in its queue (smaller first). That of a group that has nothing is always the same."""
-        bare = not (group.allocated or group.placed or group.pipelined or group.best_effort or group.succeeded)
-        if bare and group.rank:
+        if group.has_nothing():
             return group.rank
         key: list[Any] = []
         for tier in self.tiers:
@@ -92,10 +95,7 @@ class VolcanoSession:
                     key.append(group.is_ready())
                 elif plugin == "drf":
                     key.append(self.drf_share(group))
-        made = (*key, group.born, group.name)
-        if bare:
-            group.rank = made
-        return made
+        return (*key, group.born, group.name)
 
     def drf_share(self, group: GroupState) -> float:
         """The largest share of the cluster's resources that the group's pods have."""
@@ -117,16 +117,41 @@ class VolcanoSession:
 
     def enqueue(self) -> None:
         """Lets pending groups in. Only what is in already changes meanwhile, so a group is refused if one like it was."""
-        refused: set[tuple[str, Amount]] = set()
-        for _, group in self._by_queue(group for group in self.groups if group.phase == PENDING and not group.over):
-            like = (group.queue, group.minimum)
-            if like in refused:
-                continue
-            if self._lets_in(group):
+        others: dict[str, list[GroupState]] = {}  # pending, and yet they have something
+        for group in self.groups:
+            if group.phase == PENDING and not group.over:
+                others.setdefault(group.queue, []).append(group)
+        for queue in sorted({*others, *self._lines_in_use()}, key=self.shares.order):
+            self._offer(self._lines.get(queue, {}), others.get(queue, ()))
+
+    def _lines_in_use(self) -> list[str]:
+        return [queue for queue, lines in self._lines.items() if any(lines.values())]
+
+    def _offer(self, lines: Mapping[Amount, Line], others: Iterable[GroupState]) -> None:
+        """Those of one queue, in order."""
+        taken = dict.fromkeys(lines, 0)  # line → how many of it are let in
+        refused: set[Amount] = set()
+        turns = [(self.order(group), group, False) for group in others]
+        turns += [(*line[0], True) for line in lines.values() if line]
+        heapify(turns)
+        while turns:
+            _, group, is_first = heappop(turns)
+            minimum = group.minimum
+            if minimum not in refused and self._lets_in(group):
                 self.shares.is_in(group)
                 group.phase = INQUEUE
             else:
-                refused.add(like)
+                refused.add(minimum)
+                continue
+            if is_first:
+                self.let_in.append(group)
+                self.groups.append(group)
+                line, at = lines[minimum], taken[minimum] + 1
+                taken[minimum] = at
+                if at < len(line):
+                    heappush(turns, (*line[at], True))
+        for minimum, count in taken.items():
+            del lines[minimum][:count]
 
     def _by_queue(self, groups: Iterable[GroupState]) -> list[tuple[Any, GroupState]]:
         return sorted(((self.shares.order(one.queue), self.order(one)), one) for one in groups)
