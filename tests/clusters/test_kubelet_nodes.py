@@ -86,7 +86,7 @@ def test_a_step_changes_the_nodes_it_names_and_the_diagnosis_knows_why(tmp_path:
     async def act(nodes: KubeletNodes, session: Session) -> None:
         await nodes.make(AS_SET, 0, 0)
         for change in (
-            NodeChange("break", "trouble", "w", 1, trouble=RuntimeTrouble(2 * SECOND, 10, disk_full=True)),
+            NodeChange("break", "trouble", "w", 1, trouble=RuntimeTrouble(2 * SECOND, 10, 7, disk_full=True)),
             NodeChange("halt", "stop", "w", 1),
             NodeChange("mend", "heal", "w", 1),
             NodeChange("go", "start", "w", 1),
@@ -97,13 +97,14 @@ def test_a_step_changes_the_nodes_it_names_and_the_diagnosis_knows_why(tmp_path:
             if change.name == "halt":
                 written = _written(tmp_path)
                 assert written["w-0"]["stopped"] and not written["w-1"]["stopped"]
+                assert written["w-0"]["runtime"]["crashEvery"] == 7
                 assert written["w-0"]["runtime"]["failEvery"] == 10 and not written["w-1"]["runtime"]["diskFull"]
 
     _with_kubelets(tmp_path, act)
     broken, halted, mended, going, _ = said
     assert broken == [
-        "the container runtimes of 'w' (1 node): every answer takes 2s longer, every start number 10 fails, the disk is full, "
-        "as the step 'break' says"
+        "the container runtimes of 'w' (1 node): every answer takes 2s longer, every start number 10 fails, "
+        "every container number 7 ends with status 1, the disk is full, as the step 'break' says"
     ]
     assert len(halted) == 2 and len(mended) == 1 and going == []
     assert _written(tmp_path).keys() == {"w-1"}

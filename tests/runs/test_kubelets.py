@@ -85,17 +85,30 @@ nodes:
   - {name: full, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: full}, runtime: {start: 100ms}}
   - {name: gone, count: 2, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: gone}, runtime: {start: 100ms}}
   - {name: slow, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: slow}, runtime: {start: 100ms}}
+  - {name: crashing, count: 1, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: crashing}, runtime: {start: 100ms}}
+  - {name: down, count: 2, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, labels: {kind: down}, runtime: {start: 100ms}}
 stacks: [default]
 settings: {kube-controller-manager: {--node-monitor-grace-period: 15s}}
 steps:
   - - nodes: {trouble: failing, fail-every: 2}
     - nodes: {trouble: full, disk: full}
     - nodes: {trouble: slow, slow: 1s}
+    - nodes: {trouble: crashing, crash-every: 2}
   - - submit: {name: failing, count: 4, duration: 1s, requests: {cpu: 100m}, selector: {kind: failing}}
     - submit: {name: gone, count: 2, duration: 4s, requests: {cpu: 3}, selector: {kind: gone}}
     - submit: {name: slow, count: 1, duration: 1s, requests: {cpu: 100m}, selector: {kind: slow}}
+    - submit: {name: crashing, count: 2, duration: 1s, requests: {cpu: 100m}, selector: {kind: crashing}}
+    - submit:
+        name: down
+        count: 2
+        duration: 4s
+        requests: {cpu: 3}
+        selector: {kind: down}
+        overlay: {spec: {template: {spec: {tolerations: [
+          {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}}}}
   - pause: 2s
-  - nodes: {stop: gone, count: 1}
+  - - nodes: {stop: gone, count: 1}
+    - nodes: {stop: down, count: 1}
   - pause: 28s
   - nodes: {start: gone, count: 1}
   - wait: {for: completed, timeout: 90s}
@@ -129,7 +142,7 @@ def _said(out: Path, node: str, condition: str) -> list[str]:
 def test_a_start_that_failed_is_counted_and_tried_again(faults: Path) -> None:
     counts = _validity(faults)["runtime"]
     assert counts["start_failed"] >= 2
-    assert counts["started"] == 7
+    assert counts["started"] == 13, "each of the 11 pods once, that of the crash and that of the eviction again"
 
 
 def test_a_stopped_kubelet_makes_its_node_not_ready_and_reports_what_ended_meanwhile_when_it_is_back(
@@ -140,6 +153,23 @@ def test_a_stopped_kubelet_makes_its_node_not_ready_and_reports_what_ended_meanw
     pods = pl.read_csv(faults / "pods.csv").filter(pl.col("workload").str.starts_with("gone"))
     ended = dict(pods.select("node", "finished_s").iter_rows())
     assert ended["gone-1"] < 20 and ended["gone-0"] > 28
+
+
+def test_a_pod_is_evicted_from_a_node_that_stays_down_and_runs_on_another(faults: Path) -> None:
+    assert _said(faults, "down-0", "Ready") == ["Unknown"]
+    pods = pl.read_csv(faults / "pods.csv").filter(pl.col("workload").str.starts_with("down"))
+    [evicted] = pods.filter(pl.col("lost_s").is_not_null()).select("workload", "node").rows()
+    assert evicted[1] == "down-0"
+    assert pods.filter(pl.col("workload") == evicted[0])["node"].to_list() == ["down-0", "down-1"]
+    [trial] = pl.read_csv(faults / "summary.csv").select("evicted", "node_gone").rows()
+    assert trial == (1, 1)
+
+
+def test_a_container_that_ends_with_an_error_is_lost_and_its_job_runs_another(faults: Path) -> None:
+    assert _validity(faults)["runtime"]["crashed"] == 1
+    pods = pl.read_csv(faults / "pods.csv").filter(pl.col("workload").str.starts_with("crashing"))
+    assert pods.height == 3
+    assert pods["lost_s"].count() == 1 and pods["finished_s"].count() == 2
 
 
 def test_a_full_disk_shows_as_disk_pressure(faults: Path) -> None:

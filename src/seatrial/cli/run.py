@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from seatrial.cli import gate_options
+from seatrial.cli import gate_options, trial_options
 from seatrial.cli.output import error_console, progress_console
 from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run_plan import TrialOptions, Where, listed, planned, prepared
@@ -21,12 +21,10 @@ def run(
     scenario: str = typer.Argument(
         "", metavar="SCENARIO", help="A scenario file, the name of one that comes with seatrial, or OUT/study.json."
     ),
-    on: str = typer.Option(
-        "", "--on", metavar="CLUSTER", help="Where to run: sim, local or kubeconfig [default: sim]."
-    ),
-    setup: str = typer.Option("", "--setup", metavar="A,B", help="Only these set-ups of the scenario."),
-    stack: str = typer.Option("", "--stack", metavar="A,B", help="These stacks, on the scenario's fake nodes."),
-    sets: list[str] = typer.Option([], "--set", metavar="K=V[,V…]", help="Other values of a parameter; repeatable."),
+    on: str = trial_options.ON,
+    setup: str = trial_options.SETUP,
+    stack: str = trial_options.STACK,
+    sets: list[str] = trial_options.SETS,
     vary: list[str] = typer.Option(
         [],
         "--vary",
@@ -34,39 +32,22 @@ def run(
         help="Sweep anything that the scenario has: nodes.gpu.count=10..50; repeatable.",
     ),
     repeat: int | None = typer.Option(None, "--repeat", metavar="N", min=1, help="Trials per set-up and parameters."),
-    seed: int | None = typer.Option(None, "--seed", metavar="N", min=0, help="Seed of all random streams."),
-    out: Path | None = typer.Option(
-        None, "-o", "--out", metavar="OUT", help="Study directory [default: out/NAME-DATE]."
-    ),
-    force: bool = typer.Option(False, "--force", help="Replace the study in OUT."),
+    seed: int | None = trial_options.SEED,
+    out: Path | None = trial_options.OUT,
+    force: bool = trial_options.FORCE,
     resume: Path | None = typer.Option(
         None, "--resume", metavar="OUT", help="Continue the interrupted or killed study in OUT; its ended trials stay."
     ),
-    jobs: int | None = typer.Option(
-        None, "-j", "--jobs", metavar="N", min=1, help="Parallel trials [default: by size, up to all cores]."
-    ),
-    ray: str = typer.Option(
-        "",
-        "--ray",
-        metavar="ADDRESS",
-        help="Trials on the machines of a Ray: HOST:PORT, ray://HOST:PORT, auto or local.",
-    ),
-    limit: str = typer.Option("", "--limit", metavar="TIME", help="End a trial that takes longer, as timed out: 10m."),
-    cluster: str = typer.Option(
-        "", "--cluster", metavar="NAME", help="With --on local: a kept cluster instead of a fresh one."
-    ),
-    context: str = typer.Option(
-        "", "--context", metavar="NAME", help="With --on kubeconfig: the context to use; there is no default."
-    ),
-    kubeconfig: Path | None = typer.Option(
-        None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config."
-    ),
+    jobs: int | None = trial_options.JOBS,
+    ray: str = trial_options.RAY,
+    limit: str = trial_options.LIMIT,
+    cluster: str = trial_options.CLUSTER,
+    context: str = trial_options.CONTEXT,
+    kubeconfig: Path | None = trial_options.KUBECONFIG,
     profile: str = typer.Option(
         "", "--profile", metavar="A,B", help="With --on local: profile these components, e.g. kube-scheduler."
     ),
-    binaries: Path | None = typer.Option(
-        None, "--binaries", metavar="DIR", help="With --on local: ready-made programs. KUBEBUILDER_ASSETS works too."
-    ),
+    binaries: Path | None = trial_options.BINARIES,
     baseline: Path | None = gate_options.BASELINE,
     junit: Path | None = gate_options.JUNIT,
     summary: Path | None = gate_options.SUMMARY,

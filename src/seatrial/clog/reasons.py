@@ -95,11 +95,8 @@ def _too_large(situation: Situation) -> Diagnosis | None:
     if rest:
         behind = f"behind {'it' if len(never) == 1 else 'them'}{_kept(situation, never)}"
         summary += f" {doing(situation.names(rest), 'waits', 'wait')} {behind}."
-    closed = sum(not node.open for node in situation.state.nodes)
-    if closed:
-        summary += (
-            f" {some(closed, 'node')} of {len(situation.state.nodes)} {'takes' if closed == 1 else 'take'} no pods."
-        )
+    if closed := situation.closed():
+        summary += f" {closed}."
     shape = situation.grid.shape(first.shape)
     return situation.diagnosis(
         kinds.AGGREGATE_ADMISSION if released else kinds.NEVER_FITS,
@@ -314,7 +311,9 @@ def _still_running(situation: Situation) -> Diagnosis | None:
         parts.append(f"{one.name} can never run: {situation.too_large[one.number]}.")
         if len(never) > 1:
             parts.append(f"Neither can {listing(situation.names(never[1:]))}.")
-    said = _said([*waiting, *never])
+    if closed := situation.closed():
+        parts.append(f"{closed}.")
+    said = (*state.troubles, *_said([*waiting, *never]))
     summary, can_finish = " ".join(parts) + _words(said), len(state.workloads) - len(never)
     holders, amounts = [*running, *starting], {"free": situation.free}
     return situation.diagnosis(

@@ -212,6 +212,12 @@ class Situation:
     def _groups(self, nodes: Mask) -> str:
         return listing(list(dict.fromkeys(self.grid.nodes[place].group for place in np.flatnonzero(nodes).tolist())))
 
+    def closed(self) -> str:
+        """How many nodes are cordoned, or not Ready because of a step; empty if none is."""
+        closed = sum(not node.open for node in self.state.nodes)
+        of = f"{some(closed, 'node')} of {len(self.state.nodes)}"
+        return f"{of} {'takes' if closed == 1 else 'take'} no pods" if closed else ""
+
     def largest(self, shape: int) -> dict[str, int]:
         """Per resource that the shape requests, the most that one node has."""
         capacity = self.grid.capacity[:, self.grid.allowed(shape)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from seatrial.clusters import programs
 from seatrial.clusters.programs.binaries import ASSETS, cache_path
 from seatrial.clusters.programs.toolchain import Go, can_install, look_for_go
+from seatrial.clusters.supervision import inotify
 from seatrial.clusters.supervision.cluster_state import is_run, layouts, read_state
 from seatrial.clusters.supervision.directories import cache_root, clusters_root
 from seatrial.clusters.supervision.ports import HOST, Ports
@@ -43,6 +44,8 @@ def machine(on: str) -> Iterator[Finding]:
     yield _system()
     yield from _go_and_binaries(wanted)
     yield _ports()
+    if on == "local":
+        yield _inotify()
     yield from _disks()
     yield from _left_over()
 
@@ -113,6 +116,15 @@ def _ports() -> Finding:
     finally:
         ports.release()
     return Finding("ok", f"free ports on {HOST}")
+
+
+def _inotify() -> Finding:
+    """Enough for the stack that takes the most, Kueue."""
+    needed = inotify.PLANE + inotify.MOST
+    free = inotify.free_instances(needed)
+    if free < needed:
+        return Finding("warn", inotify.too_few(free, needed), inotify.REMEDY)
+    return Finding("ok", "inotify instances for another control plane")
 
 
 def _disks() -> Iterator[Finding]:

@@ -53,6 +53,7 @@ class Component:
     env: Mapping[str, str] = field(default_factory=dict)
     lock: str = ""  # a lock file of the process: another process that wants it is refused
     grace_s: float = 5.0  # between SIGTERM and SIGKILL
+    must_watch: int = 0  # inotify instances without which it ends
 
     def flag(self, name: str, value: object) -> Component:
         """With the flag `name` set to `value`."""

@@ -16,10 +16,9 @@ from seatrial.kube.watching import DELETED, LISTED
 from seatrial.model.fleet import PREEMPTED
 from seatrial.model.labels import WORKLOAD_LABEL
 from seatrial.observe import time_sources
-from seatrial.observe.displacements import Displacements, disruption
+from seatrial.observe.displacements import Displacements
 from seatrial.record.ledger import Ledger
 
-_ENDED = ("Succeeded", "Failed")
 _NEVER = -(2**63)
 MOST_EARLY = 100_000  # unknown workloads whose events are kept; some may never become known
 
@@ -253,8 +252,9 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
     """Records what a pod shows. Stages that a gap has hidden are recorded with their possible error."""
     meta, node, phase = pod.metadata, pod.spec.node_name, pod.status.phase
     name, uid, workload = meta.name, meta.uid, meta.labels.get(WORKLOAD_LABEL, "")
-    # One that the pod garbage collector takes from a node that is gone is Failed first: it has not finished.
-    if (event == DELETED and not observer.doubt) or (phase == "Failed" and disruption(pod) is not None):
+    # Failed is not finished: the kubelet refused or evicted it, its container crashed, or the pod garbage collector takes it from a
+    # node that is gone. The Job creates another, or fails.
+    if (event == DELETED and not observer.doubt) or phase == "Failed":
         observer.pod_gone(pod, stamp)
         return
     observer.displacements.sees(pod, workload, stamp)
@@ -263,9 +263,9 @@ def see_pod(observer: Observer, stamp: int, event: str, pod: Pod) -> None:
     observer.pod(name, workload, "pods_created", stamp, source=source, said=meta.creation_timestamp, uid=uid)
     if node:
         observer.pod(name, workload, "scheduled", stamp, node, source, bound, uid)
-    if phase == "Running" or phase in _ENDED:
+    if phase in ("Running", "Succeeded"):
         observer.pod(name, workload, "running", stamp, node, source, started, uid)
-    if phase in _ENDED:
+    if phase == "Succeeded":
         observer.pod(name, workload, "finished", stamp, node, source, finished, uid)
     if event == DELETED:
         observer.pod_gone(pod, stamp)

@@ -32,6 +32,7 @@ from seatrial.model.units import format_duration, format_quantity
 from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, RUNTIME_CHANGES, NodeChange, RuntimeTrouble
 
 ANSWER_S = 300.0  # a thousand kubelets are started one after the other
+PAUSE_PER_NODE_S = 0.001  # between two looks: a list of a thousand nodes is 5 MB, from a busy server
 Entry = dict[str, Any]
 
 
@@ -67,6 +68,7 @@ class KubeletNodes:
         if not await self._fake.ready(names):
             return False
         kubelets = names & self._entries.keys()
+        await asyncio.sleep(len(kubelets) * PAUSE_PER_NODE_S)
         found = await self._session.client.list(NODES, shape=Node, labelSelector=KUBELET_LABEL, resourceVersion="0")
         return kubelets <= {node.metadata.name for node in found.items if _is_ready(node)}
 
@@ -156,13 +158,19 @@ def _runtime(group: NodeGroup, settings: Mapping[str, Mapping[str, Scalar]]) -> 
 
 
 def _trouble(trouble: RuntimeTrouble) -> dict[str, Any]:
-    return {"slow": trouble.slow, "failEvery": trouble.fail_every, "diskFull": trouble.disk_full}
+    return {
+        "slow": trouble.slow,
+        "failEvery": trouble.fail_every,
+        "crashEvery": trouble.crash_every,
+        "diskFull": trouble.disk_full,
+    }
 
 
 def _words(trouble: RuntimeTrouble) -> str:
     words = (
         f"every answer takes {format_duration(trouble.slow)} longer" if trouble.slow else "",
         f"every start number {trouble.fail_every} fails" if trouble.fail_every else "",
+        f"every container number {trouble.crash_every} ends with status 1" if trouble.crash_every else "",
         "the disk is full" if trouble.disk_full else "",
     )
     return ", ".join(filter(None, words))

@@ -28,6 +28,7 @@ from seatrial.clusters.kwok.kwok_process import STAGES
 from seatrial.clusters.local.certificates import Authority, create_pki, write_kubeconfig
 from seatrial.clusters.local.components import ADMIN, USER, PlaneOptions, describe, override
 from seatrial.clusters.programs.binaries import ensure_binaries, kept_files
+from seatrial.clusters.supervision import inotify
 from seatrial.clusters.supervision.cluster_state import DirectoryClaim, claim, reap
 from seatrial.clusters.supervision.directories import Layout, check_name, write_private
 from seatrial.clusters.supervision.ports import Ports
@@ -153,6 +154,7 @@ class LocalControlPlane:
         plane = describe(self._options, self._ports)
         plane = self._amend(plane) if self._amend else plane
         self._plane = plane = await asyncio.to_thread(override, plane, self._options.overrides or {})
+        inotify.check(plane.components)
         programs = await asyncio.to_thread(self._programs, plane)
         self._paths = {c.binary.name: programs[c.name] for c in plane.components if isinstance(c.binary, GoBinary)}
         self._claim = claim(self.name, self._kept, **self._note)

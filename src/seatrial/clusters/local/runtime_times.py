@@ -15,7 +15,7 @@ def add(log: Path, session: Session) -> None:
     """Adds the stages to the observations: of a stage that a pod reached several times, the first. Counts go to the evidence."""
     observer, ledger = session.observer, session.ledger
     namespaces = {session.namespace, *session.queue_namespaces}
-    counts = {"sandbox": 0, "started": 0, "start_failed": 0, "exited": 0}
+    counts = {"sandbox": 0, "started": 0, "start_failed": 0, "exited": 0, "crashed": 0}
     known: set[tuple[int, str]] = set()
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
         parts = line.split("\t")

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.clusters.supervision import inotify
 from seatrial.clusters.supervision.logs import last_words
 from seatrial.clusters.supervision.probes import Probe
 from seatrial.clusters.supervision.procfs import ProcessId
@@ -173,6 +174,8 @@ class Supervisor:
         )
         if "no space left on device" in words:
             remedy = f"The disk that holds {self._directory} is full: make room, or set XDG_STATE_HOME to another."
+        if component.must_watch and "too many open files" in words:
+            remedy = inotify.REMEDY
         return SetupProblem(f"{component.name} {what}\n{words}", remedy)
 
     def _ended_now(self, running: _Running) -> None:

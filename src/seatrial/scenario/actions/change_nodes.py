@@ -20,7 +20,7 @@ RUNTIME_CHANGES = ("trouble", "heal")  # of the container runtimes of kubelets
 KUBELET_CHANGES = ("stop", "start", *RUNTIME_CHANGES)
 CHANGES = ("add", "remove", "cordon", "uncordon", "unready", "ready", *KUBELET_CHANGES)
 
-TROUBLES = ("slow", "fail-every", "disk")
+TROUBLES = ("slow", "fail-every", "crash-every", "disk")
 
 GroupName = Annotated[Text, one_of("node group")]
 
@@ -38,7 +38,7 @@ class NodesFields(Fields):
     stop: GroupName | None = Field(None, description="The group whose kubelets stop, as if killed; containers run on.")
     start: GroupName | None = Field(None, description="The group whose kubelets start again.")
     trouble: GroupName | None = Field(
-        None, description="The group whose runtimes get what `slow`, `fail-every`, `disk` say."
+        None, description="The group whose runtimes get what `slow`, `fail-every`, `crash-every`, `disk` say."
     )
     heal: GroupName | None = Field(None, description="The group whose runtimes are as before.")
     slow: LastingDuration | None = Field(
@@ -46,6 +46,9 @@ class NodesFields(Fields):
     )
     fail_every: Count | None = Field(
         None, alias="fail-every", description="With `trouble`: every n-th start of a container on a node fails."
+    )
+    crash_every: Count | None = Field(
+        None, alias="crash-every", description="With `trouble`: every n-th container on a node ends with status 1."
     )
     disk: Literal["full", "free"] | None = Field(
         None, description="With `trouble`: `full`, for DiskPressure, or `free`."
@@ -82,6 +85,7 @@ class RuntimeTrouble:
 
     slow: int = 0  # ns that every answer takes longer
     fail_every: int = 0  # every n-th start fails; 0: none
+    crash_every: int = 0  # every n-th container that has run its time ends with status 1; 0: none
     disk_full: bool = False
 
 
@@ -126,7 +130,7 @@ def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
     elif fields.count is not None and fields.count > known.count:
         what = f"{fields.count} nodes of '{group}', which has {known.count}"
         planning.wrong((*phase.path, "count"), what, f"write {known.count} or less")
-    trouble = RuntimeTrouble(fields.slow or 0, fields.fail_every or 0, fields.disk == "full")
+    trouble = RuntimeTrouble(fields.slow or 0, fields.fail_every or 0, fields.crash_every or 0, fields.disk == "full")
     return NodeChange(phase.name, change, group, fields.count, trouble=trouble)
 
 

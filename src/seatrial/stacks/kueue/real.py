@@ -115,6 +115,7 @@ class KueueReal(DefaultReal):
             ("--kubeconfig=kubeconfig/kueue.yaml", f"--config={CONFIG}", "--zap-log-level=2"),
             needs=("kube-apiserver",),
             ready=Ready("/readyz", health, tls=False),  # from when its webhooks listen
+            must_watch=3,  # its certificates
         )
         plane = plane.with_identity(Identity("kueue", "kueue", (), "cluster-admin")).with_component(component)
         plane = plane.with_file(CONFIG, configuration(setup, webhook, health, self.frameworks)).with_manifests(BINARY)

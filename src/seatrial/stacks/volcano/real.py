@@ -69,6 +69,7 @@ class VolcanoReal(DefaultReal):
             needs=("kube-apiserver",),
             ready=Ready("/healthz", health, tls=False),
             env={"DEBUG_SOCKET_DIR": SOCKETS},
+            must_watch=1,  # its configuration
         )  # fmt: skip
         return (
             plane.with_identity(Identity(NAME, NAME, (), "cluster-admin"))

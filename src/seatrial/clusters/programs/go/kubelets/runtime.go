@@ -16,15 +16,16 @@ const durationAnnotation = "seatrial.dev/duration"
 
 // RuntimeSpec says how long the played runtime takes, and what is wrong with it. Times are nanoseconds.
 type RuntimeSpec struct {
-	Sandbox   [2]time.Duration `json:"sandbox"`   // least and most
-	Start     [2]time.Duration `json:"start"`     // of a container, beside the work
-	Work      time.Duration    `json:"work"`      // processor time of a start, on processors that all starts share
-	AtOnce    int              `json:"atOnce"`    // starts at the same time; 0: any number
-	Image     int64            `json:"image"`     // bytes of an image
-	Bandwidth int64            `json:"bandwidth"` // bytes per second; 0: images are there at once
-	Slow      time.Duration    `json:"slow"`      // that every answer takes longer
-	FailEvery int              `json:"failEvery"` // every n-th start fails; 0: none
-	DiskFull  bool             `json:"diskFull"`
+	Sandbox    [2]time.Duration `json:"sandbox"`    // least and most
+	Start      [2]time.Duration `json:"start"`      // of a container, beside the work
+	Work       time.Duration    `json:"work"`       // processor time of a start, on processors that all starts share
+	AtOnce     int              `json:"atOnce"`     // starts at the same time; 0: any number
+	Image      int64            `json:"image"`      // bytes of an image
+	Bandwidth  int64            `json:"bandwidth"`  // bytes per second; 0: images are there at once
+	Slow       time.Duration    `json:"slow"`       // that every answer takes longer
+	FailEvery  int              `json:"failEvery"`  // every n-th start fails; 0: none
+	CrashEvery int              `json:"crashEvery"` // every n-th container that has run its time ends with an error; 0: none
+	DiskFull   bool             `json:"diskFull"`
 }
 
 type podName struct{ namespace, name, uid string }
@@ -62,6 +63,7 @@ type runtime struct {
 	journal    *journal
 	made       int // sandboxes and containers, for their names
 	starts     int
+	ends       int // of containers that have run their time
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	durations  map[string]duration // uid of a pod →
@@ -147,9 +149,22 @@ func (r *runtime) plan(one *container) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.durations[one.uid] == known {
-			r.exit(one, 0, "Completed")
+			r.finish(one)
 		}
 	})
+}
+
+// finish ends a container that has run its time, with the status that the scenario asks for. The lock is held.
+func (r *runtime) finish(one *container) {
+	r.ends++
+	if r.spec.CrashEvery == 0 || r.ends%r.spec.CrashEvery != 0 {
+		r.exit(one, 0, "Completed")
+		return
+	}
+	if owner := r.sandboxes[one.sandbox]; owner != nil {
+		r.journal.note(r.node, owner.pod, "crashed")
+	}
+	r.exit(one, 1, "Error")
 }
 
 // exit ends a container that runs. Its lock is held.
@@ -158,10 +173,11 @@ func (r *runtime) exit(one *container, code int32, why string) {
 		one.end.Stop()
 		one.end = nil
 	}
-	if one.status.State == cri.ContainerState_CONTAINER_RUNNING || one.status.State == cri.ContainerState_CONTAINER_CREATED {
+	running := one.status.State == cri.ContainerState_CONTAINER_RUNNING
+	if running || one.status.State == cri.ContainerState_CONTAINER_CREATED {
 		one.status.State, one.status.ExitCode, one.status.Reason = cri.ContainerState_CONTAINER_EXITED, code, why
 		one.status.FinishedAt = time.Now().UnixNano()
-		if owner := r.sandboxes[one.sandbox]; owner != nil {
+		if owner := r.sandboxes[one.sandbox]; owner != nil && running {
 			r.journal.note(r.node, owner.pod, "exited")
 		}
 	}
