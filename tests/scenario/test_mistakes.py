@@ -157,6 +157,8 @@ PHASES = {
     "nothing for the nodes": ("  - nodes: {}", "s.yaml:5:12: `nodes` without a change (write one of add, remove"),
     "two things for the nodes": ("  - nodes: {cordon: fake, remove: fake}", "s.yaml:5:13: 'cordon' and 'remove' in one phase (make two phases)"),
     "group": ("  - nodes: {cordon: fkae}", "s.yaml:5:21: unknown node group 'fkae' (did you mean 'fake'?)"),
+    "kubelets of fake nodes": ("  - nodes: {stop: fake}", "s.yaml:5:19: 'stop' is done to kubelets, and the nodes of 'fake' have none (give the group `kubelet: true`"),
+    "trouble of real containers": ("  - nodes: {add: {name: r, count: 1, kubelet: containers, capacity: {cpu: 1, memory: 1Gi}}}\n  - nodes: {trouble: r, slow: 1s}", "s.yaml:6:22: 'trouble' is done to played containers, and those of 'r' are real (give the group `kubelet: true`, or use `stop` and `start`)"),
     "too many nodes": ("  - nodes: {cordon: fake, count: 3}", "s.yaml:5:34: 3 nodes of 'fake', which has 2 (write 2 or less)"),
     "a group there is": ("  - nodes: {add: {name: fake, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:25: a node group 'fake' exists already (give the new nodes"),
     "a group not yet there": ("  - nodes: {cordon: more}\n  - nodes: {add: {name: more, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:21: set-up 'default' has no node group 'more' at this point"),
