@@ -162,7 +162,7 @@ PHASES = {
     "too many nodes": ("  - nodes: {cordon: fake, count: 3}", "s.yaml:5:34: 3 nodes of 'fake', which has 2 (write 2 or less)"),
     "a group there is": ("  - nodes: {add: {name: fake, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:25: a node group 'fake' exists already (give the new nodes"),
     "trouble of no kind": ("  - nodes: {trouble: fake}", "s.yaml:5:13: 'trouble' without saying which (add slow, fail-every, crash-every, disk)"),
-    "trouble of a fake node": ("  - nodes: {trouble: fake, crash-every: 2}", "s.yaml:5:22: 'trouble' is done to kubelets with played containers, and the nodes of 'fake' have none (give the group `kubelet: true`"),
+    "trouble of a fake node": ("  - nodes: {trouble: fake, crash-every: 2}", "s.yaml:5:22: 'trouble' is done to kubelets, and the nodes of 'fake' have none (give the group `kubelet: true`"),
     "crashes without trouble": ("  - nodes: {stop: fake, crash-every: 2}", "s.yaml:5:25: 'crash-every' goes with 'trouble' (add 'trouble' or remove 'crash-every'"),
     "every zeroth crash": ("  - nodes: {trouble: fake, crash-every: 0}", "s.yaml:5:41: 0 is"),
     "a group not yet there": ("  - nodes: {cordon: more}\n  - nodes: {add: {name: more, count: 1, capacity: {cpu: 1, memory: 1Gi}}}", "s.yaml:5:21: set-up 'default' has no node group 'more' at this point"),
