@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial import stacks
+from seatrial.clusters.containers import requirements
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Scalar, Trial
@@ -138,8 +139,9 @@ def _lacks_kubelets(trial: Trial) -> str | None:
     if trial.target.cluster:
         return "its nodes have kubelets, and a kept cluster has only fake ones; omit --cluster"
     for group in groups:
-        if group.containers:
-            return f"the kubelets of '{group.name}' run real containers, which --on local cannot yet; `kubelet: true` plays them"
+        if group.containers and (lacks := requirements.lacks()):
+            said = "; ".join(f"{lack.what} ({lack.remedy})" for lack in lacks)
+            return f"the kubelets of '{group.name}' run real containers: {said}"
         if group.capacity["cpu"] % 1000:
             return (
                 f"the kubelets of '{group.name}' have a fraction of a core, and a machine has whole ones; change `cpu`"
@@ -148,7 +150,7 @@ def _lacks_kubelets(trial: Trial) -> str | None:
 
 
 def _has_room_for_kubelets(trial: Trial) -> str | None:
-    kubelets = sum(group.count for group in trial.node_groups() if group.kubelet and not group.containers)
+    kubelets = sum(group.count for group in trial.node_groups() if group.kubelet)
     needed, free = CONTROL_PLANE_BYTES + kubelets * PER_KUBELET, free_bytes()
     if trial.on != "local" or not kubelets or not free or needed < free:
         return None
