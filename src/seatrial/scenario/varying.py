@@ -84,7 +84,9 @@ def _locate(data: Any, rest: str, at: KeyPath, path: str) -> KeyPath:
         if len(parts) == 1 or parts[0] in UNWRITTEN or of_settings:
             return (*at, *parts)
     labels = [label for label, _ in children]
-    named = [label for label in labels if not label.isdigit()] or labels  # numbers of a list only where nothing has a name
+    named = [
+        label for label in labels if not label.isdigit()
+    ] or labels  # numbers of a list only where nothing has a name
     known = named + (list(UNWRITTEN) if not at else [])
     raise UsageProblem(
         f"--vary {cut(path)}: the scenario has no '{cut(rest)}'{f' in {spelled(at)}' if at else ''}",
