@@ -35,7 +35,14 @@ def gangs(count: int) -> Submit:
 
 @pytest.mark.parametrize(
     ("stack", "load", "few"),
-    [("default", lone, 250), ("coscheduling", gangs, 12), ("volcano", lone, 250), ("volcano", gangs, 12)],
+    [
+        ("default", lone, 250),
+        ("coscheduling", gangs, 12),
+        ("volcano", lone, 250),
+        ("volcano", gangs, 12),
+        ("kai", lone, 250),
+        ("kai", gangs, 12),
+    ],
 )
 def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(
     tmp_path: Path, stack: str, load: Callable[[int], Submit], few: int

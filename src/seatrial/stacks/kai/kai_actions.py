@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from seatrial.model.fleet import OTHER, PREEMPTED, RECLAIMED, TIMED_OUT
+from seatrial.stacks.kai.job_lines import AlikeJobs, JobKey, Why, job_key
+from seatrial.stacks.kai.kai_cache import KaiCache
 from seatrial.stacks.kai.kai_session import (
     ACTIVE,
     ALLOCATED,
@@ -54,9 +56,14 @@ class KaiActions:
     """The actions of one session. `stale(job)`: whether it lacked pods for too long."""
 
     def __init__(
-        self, session: KaiSession, random: Random, stale: Callable[[KaiJob], bool], names: Callable[[int], str]
+        self,
+        session: KaiSession,
+        cache: KaiCache,
+        random: Random,
+        stale: Callable[[KaiJob], bool],
+        names: Callable[[int], str],
     ) -> None:
-        self._session, self._random, self._stale, self._names = session, random, stale, names
+        self._session, self._cache, self._random, self._stale, self._names = session, cache, random, stale, names
         self.done = KaiDecisions()
         self._actions: dict[str, Callable[[], None]] = {
             "allocate": self._allocate,
@@ -72,35 +79,30 @@ class KaiActions:
             self._actions[action]()
         return self.done
 
-    def _waiting(self, preemptible_only: bool = False) -> list[KaiJob]:
-        """InitializeWithJobs (actions/utils/input_jobs.go:22): with pending pods, and pods enough for `least`."""
-        return [
-            job
-            for job in self._session.jobs.values()
-            if job.waiting and job.waiting + job.active >= job.least and not (preemptible_only and job.firm)
-        ]
+    def _turns(self, preemptible_only: bool = False) -> QueueTurns:
+        session = self._session
+        lines = self._cache.lines(session.touched, lambda job: not (preemptible_only and job.firm))
+        return QueueTurns(session.tree, lines, self._random)
 
     def _allocate(self) -> None:
         """actions/allocate/allocate.go:45. A group that cannot be placed after one of the same shape and no more pods failed is not
         tried: room only shrinks meanwhile."""
         session = self._session
-        turns = QueueTurns(session.tree, self._waiting(), self._random)
-        failed: dict[int, tuple[int, int]] = {}  # shape → pods, how many of them found a node
+        turns, refused = self._turns(), Refusals(session)
         while turns:
             job = turns.pop()
-            wanted = len(job.to_allocate(True))
-            least, found = failed.get(id(job.shape), (0, 0))
-            if least and wanted >= least and not job.active:
-                job.said = no_room(job, found)
+            if refused.tells_at_once(job):
+                refused.of_all(job, turns.pass_over())
                 continue
             began = not any(task.status in HOLDS for task in job.tasks)
             if not session.place_job(job, session.everywhere, pipeline_only=False):
-                if not job.said.startswith(("OverLimit", "NonPreemptible")):
-                    failed[id(job.shape)] = (wanted, session.found)
+                if refused.is_new(job):
+                    refused.of_all(job, turns.pass_over())
                 continue
             if _waits_for_room(job):
                 session.to_pipelined(job.tasks)
             self._bind(job, began)
+            refused.less_is_left()
             if job.waiting:
                 turns.push(job)
 
@@ -116,28 +118,30 @@ class KaiActions:
 
     def _consolidate(self) -> None:
         """actions/consolidation/consolidation.go:35: moves preemptible groups together, if all of them get a place again."""
-        session, smallest = self._session, Failures()
-        turns = QueueTurns(session.tree, self._waiting(preemptible_only=True), self._random)
+        smallest = Failures()
+        turns = self._turns(preemptible_only=True)
         while turns:
             job = turns.pop()
             if not smallest.easier(job):
+                turns.pass_over()
                 continue
             if not self._search(job, lambda job=job: self._movable(job), all_moved, OTHER, _moved):  # type: ignore[misc]
                 smallest.add(job)
 
     def _movable(self, job: KaiJob) -> list[KaiJob]:
-        found = [one for one in self._session.jobs.values() if not one.firm and one is not job and one.active]
+        found = [one for one in self._session.placed() if not one.firm and one is not job]
         most = CONSOLIDATED_AT_MOST + 1  # the counter is compared before it grows (:146), and a Go map has no order
         return found if len(found) <= most else self._random.sample(found, most)
 
     def _reclaim(self) -> None:
         """actions/reclaim/reclaim.go:47: for a queue that is below its fair share, from other queues."""
         session, smallest = self._session, Failures(by_queue=True)
-        turns = QueueTurns(session.tree, self._waiting(), self._random)
+        turns = self._turns()
         while turns:
             job = turns.pop()
             asked = job.asks()
             if not may_reclaim(session.tree, job.queue, asked, job.firm) or not smallest.easier(job):
+                turns.pass_over()
                 continue
             used = {key: list(queue.allocated) for key, queue in session.tree.queues.items()}
 
@@ -150,15 +154,16 @@ class KaiActions:
                 smallest.add(job)
 
     def _elsewhere(self, job: KaiJob) -> list[KaiJob]:
-        return [one for one in self._session.jobs.values() if one.queue != job.queue and not one.firm and one.active]
+        return [one for one in self._session.placed() if one.queue != job.queue and not one.firm]
 
     def _preempt(self) -> None:
         """actions/preempt/preempt.go:46: within a queue, for a higher priority."""
         session, smallest = self._session, Failures(by_queue=True)
-        turns = QueueTurns(session.tree, self._waiting(), self._random)
+        turns = self._turns()
         while turns:
             job = turns.pop()
             if not smallest.easier(job):
+                turns.pass_over()
                 continue
             over = job.firm and session.tree.over_limit(job.queue, job.asks(), firm=True)
             if over or not self._search(job, lambda job=job: self._lower(job), _any, PREEMPTED, _preempted):  # type: ignore[misc]
@@ -167,8 +172,8 @@ class KaiActions:
     def _lower(self, job: KaiJob) -> list[KaiJob]:
         return [
             one
-            for one in self._session.jobs.values()
-            if one.queue == job.queue and one.priority < job.priority and not one.firm and one.active
+            for one in self._session.placed()
+            if one.queue == job.queue and one.priority < job.priority and not one.firm
         ]
 
     def _search(
@@ -190,7 +195,7 @@ class KaiActions:
 
     def _evict_stale(self) -> None:
         """actions/stalegangeviction/stalegangeviction.go:29."""
-        for job in self._session.jobs.values():
+        for job in self._cache.may_be_stale(self._session.touched):
             if self._stale(job):
                 why = f"Workload doesn't meet the minimum required number of pods ({job.least}), evicting remaining pod"
                 for task in job.tasks:
@@ -263,3 +268,59 @@ class Failures:
         )
         if smaller:
             self._smallest[self._key(job)] = job
+
+
+class Refusals:
+    """What one `allocate` has learnt: shapes that found no room, and why groups wait that stand among equal ones."""
+
+    def __init__(self, session: KaiSession) -> None:
+        self._session = session
+        self._no_room: dict[int, tuple[int, int]] = {}  # shape → pods, how many of them found a node
+        self._without_room: dict[AlikeJobs, KaiJob] = {}  # lines that are passed over, by the last one tried
+        self._over_limit: dict[AlikeJobs, KaiJob] = {}
+        self._place: JobKey = (0, 0, 0, "")  # of the one whose turn it is
+
+    def tells_at_once(self, job: KaiJob) -> bool:
+        """Whether it need not be tried; says why it waits."""
+        self._place = job_key(job)
+        least, found = self._no_room.get(id(job.shape), (0, 0))
+        if not least or job.active or len(job.to_allocate(True)) < least:
+            return False
+        self._says(job, found)
+        if job.alike is None:
+            job.said = no_room(job, found)
+            self._session.touched[job.number] = job
+        return True
+
+    def is_new(self, job: KaiJob) -> bool:
+        """It was tried in vain; whether that is the limit of a queue, which the others like it will meet too."""
+        if job.said.startswith(("OverLimit", "NonPreemptible")):
+            self._says(job, job.said)
+            return True
+        wanted, found = len(job.to_allocate(True)), self._session.found
+        self._no_room[id(job.shape)] = wanted, found
+        self._says(job, found)
+        for others in (self._without_room, self._over_limit):
+            for alike, other in list(others.items()):
+                if other.shape is job.shape and len(other.to_allocate(True)) >= wanted:
+                    self._over_limit.pop(alike, None)
+                    self._without_room[alike] = other
+                    self._says(other, found)
+        return False
+
+    def of_all(self, job: KaiJob, passed: bool) -> None:
+        """The others like it are not tried. If all have `passed`, what is said of each follows what happens until its place."""
+        if passed and job.alike is not None:
+            limited = job.said.startswith(("OverLimit", "NonPreemptible"))
+            (self._over_limit if limited else self._without_room)[job.alike] = job
+
+    def less_is_left(self) -> None:
+        """A group got its places, so limits are nearer."""
+        for other in self._over_limit.values():
+            amounts = [amount * len(other.to_allocate(True)) for amount in other.amounts]
+            self._says(other, self._session.tree.over_limit(other.queue, amounts, other.firm))
+
+    def _says(self, waits: KaiJob, why: Why) -> None:
+        """Groups like this one wait for this reason, from the place of the one whose turn it is."""
+        if waits.alike is not None and not waits.active:
+            waits.alike.says(self._place, why if isinstance(why, str) or waits.least > 1 else 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from seatrial.model.plan import PodShape
 from seatrial.sim.nodes import Nodes
 from seatrial.stacks.kai.queue_shares import Amounts3, ShareTree
 from seatrial.stacks.kai.queue_tree import RESOURCES
+
+if TYPE_CHECKING:
+    from seatrial.stacks.kai.job_lines import AlikeJobs
 
 PENDING, ALLOCATED, PIPELINED, ACTIVE, RELEASING = range(5)  # ACTIVE: Binding, Bound or Running
 HOLDS = (ALLOCATED, PIPELINED, ACTIVE)  # activeAllocatedStatuses (api/pod_status/pod_status.go:57)
@@ -58,6 +62,9 @@ class KaiJob:
     active: int = 0  # tasks that hold a place
     finished: int = 0  # pods that succeeded
     said: str = ""  # why it could not be placed
+    serial: int = 0  # as it came
+    counted: tuple[int, int, int] = (0, 0, 0)  # what the cache's sums have of it
+    alike: AlikeJobs | None = None  # those that it waits among
 
     def to_allocate(self, real: bool) -> list[KaiTask]:
         """GetTasksToAllocate (api/podgroup_info/allocation_info.go:27): what `least` lacks, or one beyond it."""
@@ -136,10 +143,13 @@ class KaiNodes:
 
 
 class KaiSession:
-    """One cycle. Every change goes into `log`, so that it can be taken back."""
+    """One cycle. Every change goes into `log`, so that it can be taken back. `jobs`: those that have a place, or one that is being
+    released."""
 
     def __init__(self, nodes: KaiNodes, tree: ShareTree, jobs: Mapping[int, KaiJob]) -> None:
-        self.nodes, self.tree, self.jobs = nodes, tree, jobs
+        self.nodes, self.tree = nodes, tree
+        self._jobs = jobs
+        self.touched: dict[int, KaiJob] = {}  # groups that the session placed, tried to place, or evicted
         self.idle = nodes.free()
         self.left = self.idle.copy()  # idle and being released
         for job in jobs.values():
@@ -153,6 +163,11 @@ class KaiSession:
         self.evictions: dict[KaiTask, None] = {}  # of the statement at hand
         self.looked = 0  # nodes that were scored: what the session costs
         self.found = 0  # pods of the last group without room that found a node
+
+    def placed(self) -> list[KaiJob]:
+        """Groups that have a place now, as they came."""
+        known = {**self._jobs, **self.touched}
+        return sorted((job for job in known.values() if job.active), key=attrgetter("serial"))
 
     # operations
 
@@ -239,6 +254,7 @@ class KaiSession:
     def _become(self, task: KaiTask, status: int) -> None:
         """Counts with the status; queues hear of places that are taken and lost (proportion.go:433)."""
         job = task.job
+        self.touched[job.number] = job
         change = (status in HOLDS) - (task.status in HOLDS)
         task.status = status
         if change:
@@ -249,6 +265,7 @@ class KaiSession:
 
     def place_job(self, job: KaiJob, among: Mask, pipeline_only: bool) -> bool:
         """AllocateJob (actions/common/allocate.go:18): all that its `least` lacks, or nothing."""
+        self.touched[job.number] = job
         tasks = job.to_allocate(not pipeline_only)
         amounts = [amount * len(tasks) for amount in job.amounts]
         refused = self.tree.over_limit(job.queue, amounts, job.firm)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from seatrial.stacks.kai.job_lines import line_up, victims
 from seatrial.stacks.kai.kai_session import HOLDS, PENDING, RELEASING, KaiJob, KaiSession, KaiTask, Mask
 from seatrial.stacks.kai.queue_turns import QueueTurns
 
@@ -78,7 +79,7 @@ class KaiSolver:
         """solvePartialJob (job_solver.go:90): the victims of the first scenario that works, or None."""
         for task in recorded:
             feasible[task.node] = True
-        turns = QueueTurns(self._session.tree, possible, self._random, victims=True)
+        turns = QueueTurns(self._session.tree, victims(possible), self._random)
         known = set(recorded)
         newest: list[KaiTask] = []
         by_job: Victims = {}
@@ -129,7 +130,7 @@ class KaiSolver:
         self.scenarios += 1
         session, job = self._session, self._job
         owners = dict.fromkeys(task.job for task in victims)
-        turns = QueueTurns(session.tree, [*owners, job], self._random)
+        turns = QueueTurns(session.tree, line_up([*owners, job]), self._random)
         placed = False
         while turns:
             turn = turns.pop()

@@ -8,10 +8,10 @@ groups wait is written by five workers, and as events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from operator import attrgetter
 
-from seatrial.model.plan import PodShape, Workload
+from seatrial.model.plan import Workload
 from seatrial.model.settings import Settings
 from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
 from seatrial.sim.apiserver import WRITE, ApiClient
@@ -19,17 +19,17 @@ from seatrial.sim.event_stream import EventStream
 from seatrial.sim.goroutines import Calls, Goroutine, Goroutines, Signal
 from seatrial.sim.periodic_sessions import PeriodicSessions
 from seatrial.sim.placed_pods import PlacedPods
-from seatrial.sim.pods import ASSUMED, BOUND, FINISHED, PENDING, RUNNING
+from seatrial.sim.pods import ASSUMED, BOUND, RUNNING
 from seatrial.sim.workqueue import WorkQueue
 from seatrial.sim.world import Sim
 from seatrial.stacks.kai import BIND_REQUESTED
-from seatrial.stacks.kai.fleet_rules import PREEMPTIBLE_BELOW, actions_of
+from seatrial.stacks.kai.fleet_rules import actions_of
 from seatrial.stacks.kai.kai_actions import KaiActions, KaiDecisions, KaiEviction
 from seatrial.stacks.kai.kai_binder import KaiBinder
-from seatrial.stacks.kai.kai_session import ACTIVE, RELEASING, KaiJob, KaiNodes, KaiSession, KaiTask
-from seatrial.stacks.kai.kai_session import PENDING as TASK_PENDING
+from seatrial.stacks.kai.kai_cache import KaiCache
+from seatrial.stacks.kai.kai_session import RELEASING, KaiJob, KaiNodes, KaiSession
 from seatrial.stacks.kai.queue_shares import ShareTree
-from seatrial.stacks.kai.queue_tree import ONLY, RESOURCES, kai_queues
+from seatrial.stacks.kai.queue_tree import RESOURCES, kai_queues
 
 # Orders of magnitude, chosen, not measured: what a cycle takes of a processor, without requests.
 CYCLE = 3 * MILLISECOND  # snapshot, plugins, status of a few groups
@@ -38,19 +38,6 @@ STATUS_WORKERS = 5  # --num-of-status-recording-workers (cmd/scheduler/app/optio
 EVENTS_PER_OBJECT = (
     25  # client-go's EventSourceObjectSpamFilter: defaultSpamBurst; one more every five minutes is left out
 )
-
-
-@dataclass(slots=True, eq=False)
-class KaiGroup:
-    """A PodGroup between sessions."""
-
-    number: int
-    workload: Workload
-    created: int
-    stale_since: int = -1
-    events: int = 0
-    written: str = ""  # its condition, and that of its pods
-    waiting: int = 0  # pods that lack the condition
 
 
 class KaiModel:
@@ -67,10 +54,10 @@ class KaiModel:
         self._placement, self._staleness = str(own["placement"]), int(own["staleness"])
         self._random = sim.stream("kai")
         self._tree = ShareTree(kai_queues(sim.fleet))
-        self._groups: dict[int, KaiGroup] = {}
         self._nodes: KaiNodes | None = None
-        self._amounts: dict[int, tuple[PodShape, tuple[float, ...]]] = {}
-        self._placed = PlacedPods(sim, self._core, self._stir, self._stir)
+        self._placed = PlacedPods(sim, self._core, self._pod_changed, self._pod_changed)
+        self._cache = KaiCache(sim, self._placed.releasing)
+        self._talks: dict[int, None] = {}  # waiting groups that get events in every session
         self._binder = KaiBinder(sim, self._processes, settings["kai-binder"])
         self._status = WorkQueue(sim.kernel, self._processes, STATUS_WORKERS, self._write_status)
         self._to_write: dict[int, tuple[int, int]] = {}  # group → requests of pods, of the group
@@ -83,15 +70,19 @@ class KaiModel:
 
     def created(self, number: int, workload: Workload) -> None:
         """The server has a PodGroup and its Job."""
-        self._groups[number] = KaiGroup(number, workload, self._kernel.now // SECOND)
+        self._cache.add(number, workload, self._kernel.now // SECOND)
         self._sim.jobs.add(number, workload)
 
     def _over(self, number: int) -> None:
-        self._groups.pop(number, None)
+        self._cache.remove(number)
         self._sim.said.pop(number, None)
         self._stir()
 
     def _stir(self, _: object = None) -> None:
+        self._sessions.stir()
+
+    def _pod_changed(self, pod: int) -> None:
+        self._cache.changed(self._sim.pods.job[pod])
         self._sessions.stir()
 
     # a session
@@ -101,61 +92,36 @@ class KaiModel:
         if self._nodes is None or self._nodes.layouts != sim.nodes.layouts:
             self._nodes = KaiNodes(sim.nodes, sim.ledger.nodes, self._placement)
         nodes = self._nodes
-        jobs = {number: self._job(group, nodes.column) for number, group in self._groups.items()}
-        self._share(jobs, nodes)
-        session = KaiSession(nodes, self._tree, jobs)
-        actions = KaiActions(session, self._random, self._is_stale, lambda number: sim.workloads[number].name)
+        built = self._cache.refresh(nodes.column)
+        self._share(nodes)
+        session = KaiSession(nodes, self._tree, self._cache.placed)
+        actions = KaiActions(
+            session, self._cache, self._random, self._is_stale, lambda number: sim.workloads[number].name
+        )
         decided = actions.run(self._actions)
         for _, tasks, _ in decided.binds:
             for task in tasks:
                 self._placed.assume(task.pod, nodes.order[task.node])
         self._placed.releasing.update(eviction.pod for eviction in decided.evictions)
-        self._processes.start(self._carry_out(decided, jobs, CYCLE + PER_NODE * session.looked))
+        told = self._to_tell(built, session)
+        for number in session.touched:
+            self._cache.changed(number)
+        self._processes.start(self._carry_out(decided, told, CYCLE + PER_NODE * session.looked))
 
-    def _job(self, group: KaiGroup, column: Mapping[int, int]) -> KaiJob:
-        """The group as the informers show it (cache/cluster_info/cluster_info.go:305)."""
-        workload, pods, releasing = group.workload, self._sim.pods, self._placed.releasing
-        shape = workload.shape
-        known = self._amounts.get(id(shape))
-        if known is None:
-            amounts = tuple(float(shape.requests.get(name, 0)) for name in RESOURCES)
-            known = self._amounts[id(shape)] = (shape, amounts)
-        least = workload.pods if workload.gang else 1
-        firm = shape.priority >= PREEMPTIBLE_BELOW
-        job = KaiJob(
-            group.number,
-            workload.name,
-            workload.queue or ONLY,
-            shape.priority,
-            firm,
-            group.created,
-            least,
-            shape,
-            known[1],
-        )
-        for pod in self._sim.pods_of(group.number):
-            state = pods.state[pod]
-            if state == PENDING:
-                job.tasks.append(KaiTask(pod, job, TASK_PENDING))
-            elif ASSUMED <= state <= RUNNING:
-                status = RELEASING if pod in releasing else ACTIVE
-                job.tasks.append(KaiTask(pod, job, status, column[pods.node[pod]]))
-                job.active += status == ACTIVE
-            elif state == FINISHED:
-                job.finished += 1
-        return job
+    def _to_tell(self, built: Iterable[KaiJob], session: KaiSession) -> list[KaiJob]:
+        """Groups of which there may be something to write after the session, as they came."""
+        found = {job.number: job for job in (*built, *session.touched.values(), *self._cache.news())}
+        for number in self._talks:
+            if number in self._cache.jobs:
+                found[number] = self._cache.jobs[number]
+        return sorted(found.values(), key=attrgetter("serial"))
 
-    def _share(self, jobs: Mapping[int, KaiJob], nodes: KaiNodes) -> None:
+    def _share(self, nodes: KaiNodes) -> None:
         """calculateResourcesProportion (plugins/proportion/proportion.go:264). Pods of kube-scheduler are not there for KAI."""
         tree = self._tree
         for queue in tree.queues.values():
             queue.clear()
-        held = [0.0] * len(RESOURCES)
-        for job in jobs.values():
-            tree.allocate(job.queue, job.amounts, job.active, job.firm)
-            tree.ask(job.queue, job.amounts, job.active + job.waiting)
-            places = sum(task.status != TASK_PENDING for task in job.tasks)
-            held = [amount + one * places for amount, one in zip(held, job.amounts, strict=True)]
+        held = self._cache.count(tree)
         total = []
         for name, amount in zip(RESOURCES, held, strict=True):
             row = self._sim.nodes.resources.index(name) if name in self._sim.nodes.resources else -1
@@ -164,19 +130,21 @@ class KaiModel:
 
     def _is_stale(self, job: KaiJob) -> bool:
         """IsStale (api/podgroup_info/job_info.go:401), for longer than the grace period."""
-        group = self._groups[job.number]
+        group = self._cache.groups[job.number]
         used = job.active + sum(task.status == RELEASING for task in job.tasks)
         if job.finished or not used or used >= job.least:
             group.stale_since = -1
+            self._cache.stale.discard(job.number)
             return False
         if group.stale_since < 0:
             group.stale_since = self._kernel.now
+            self._cache.stale.add(job.number)
             self._kernel.at(self._kernel.now + self._staleness, self._stir)
         return self._kernel.now - group.stale_since >= self._staleness
 
     # what it writes
 
-    def _carry_out(self, decided: KaiDecisions, jobs: Mapping[int, KaiJob], cost: int) -> Goroutine:
+    def _carry_out(self, decided: KaiDecisions, told: Iterable[KaiJob], cost: int) -> Goroutine:
         yield cost
         for job, tasks, began in decided.binds:
             for task in tasks:
@@ -189,7 +157,7 @@ class KaiModel:
         for eviction in decided.evictions:
             self._events.add()
             self._processes.start(self._evict(eviction, left, gone))
-        for job in jobs.values():
+        for job in told:
             self._explain(job)
         yield gone
         self._sessions.ended()
@@ -213,8 +181,9 @@ class KaiModel:
 
     def _explain(self, job: KaiJob) -> None:
         """RecordJobStatusEvent (cache/status_updater/default_status_updater.go:198): events each time, changed conditions."""
-        group = self._groups.get(job.number)
+        group = self._cache.groups.get(job.number)
         waiting = job.waiting
+        self._talks.pop(job.number, None)
         if group is None or not waiting:
             self._sim.said.pop(job.number, None)
             return
@@ -222,15 +191,18 @@ class KaiModel:
         if group.events < EVENTS_PER_OBJECT:
             group.events += 1
             self._events.add(waiting + 1 if ready else 1)
+            if self._core.limited:
+                self._talks[job.number] = None
         if not ready:
             self._sim.said[job.number] = (
                 f"NotReady: Job is not ready for scheduling. Waiting for {job.least} pods, currently {waiting + job.active} exist"
             )
             return
-        self._sim.said[job.number] = f"UnschedulableOnNodePool: {job.said}"
-        if job.said != group.written or waiting > group.waiting:
+        said = job.said if job.active or job.alike is None else job.alike.said(job)
+        self._sim.said[job.number] = f"UnschedulableOnNodePool: {said}"
+        if said != group.written or waiting > group.waiting:
             self._write(job.number, waiting, 0 if job.active else 1)
-        group.written, group.waiting = job.said, waiting
+        group.written, group.waiting = said, waiting
 
     def _write(self, number: int, of_pods: int, of_group: int) -> None:
         pods, groups = self._to_write.get(number, (0, 0))

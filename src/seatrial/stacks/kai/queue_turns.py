@@ -7,21 +7,15 @@ their next PodGroup (plugins/proportion/queue_order/queue_order.go); victims are
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
 
+from seatrial.stacks.kai.job_lines import AlikeJobs, JobLine, VictimLine, line_up
 from seatrial.stacks.kai.kai_session import KaiJob
 from seatrial.stacks.kai.queue_shares import KINDS, Amounts3, QueueShare, ShareTree, added, at_most
 
-JobKey = tuple[int, int, int, str]
-
-
-def job_key(job: KaiJob) -> JobKey:
-    """JobOrderFn (framework/session_plugins.go:229): priority, those below their minimum, second of creation, name."""
-    above = 0 if job.active < job.least else 1 if job.active == job.least else 2  # plugins/elastic/elastic.go:27
-    return -job.priority, above, job.created, job.name
+Turn = tuple[str, AlikeJobs | None]  # whose turn it is: a leaf, and those that its group is one of
 
 
 class _Turn:
@@ -37,20 +31,21 @@ class _Turn:
 
 
 class QueueTurns:
-    """The PodGroups of a session, one after another. `victims`: in reverse."""
+    """The PodGroups of a session, one after another, of lines by leaf; of `VictimLine`s in reverse."""
 
-    def __init__(self, tree: ShareTree, jobs: Iterable[KaiJob], random: Random, victims: bool = False) -> None:
-        self._tree, self._victims, self._random = tree, victims, random
-        self._jobs: dict[str, list[tuple[JobKey, int, KaiJob]]] = {}
+    def __init__(
+        self, tree: ShareTree, lines: Mapping[str, JobLine] | Mapping[str, VictimLine], random: Random
+    ) -> None:
+        self._tree, self._random = tree, random
+        self._lines: dict[str, JobLine | VictimLine] = {key: line for key, line in lines.items() if line}
+        self._victims = any(isinstance(line, VictimLine) for line in self._lines.values())
         self._popped: dict[str, list[KaiJob]] = {}
-        self._serial = 0
-        for job in jobs:
-            self._serial += 1
-            self._jobs.setdefault(job.queue, []).append((job_key(job), self._serial, job))
-        for waiting in self._jobs.values():
-            waiting.sort()
         self._leaves: dict[str, list[_Turn]] = {}
-        for key in self._jobs:
+        self._drew = False  # the last turn was decided by chance
+        self._turn: Turn = ("", None)
+        self._passed: Turn = ("", None)  # the last turn, if nothing came of it
+        self._before_that: Turn = ("", None)
+        for key in self._lines:
             leaf = tree.queues[key]
             self._leaves.setdefault(leaf.parent, []).append(_Turn(leaf, self._leaf_before))
         for turns in self._leaves.values():
@@ -63,48 +58,71 @@ class QueueTurns:
 
     def pop(self) -> KaiJob:
         """The next PodGroup."""
+        self._drew = False
         parents = self._parents
         if len(parents) > 1:
             heapreplace(parents, parents[0])
-        key = parents[0].queue.key
-        leaves = self._leaves[key]
+        leaves = self._leaves[parents[0].queue.key]
         if len(leaves) > 1:
             heapreplace(leaves, leaves[0])
         leaf = leaves[0].queue.key
-        waiting = self._jobs[leaf]
-        job = waiting.pop(-1 if self._victims else 0)[2]
+        line = self._lines[leaf]
+        job = line.pop()
+        self._before_that, self._passed = self._passed, ("", None)
+        self._turn = leaf, line.last
         if self._victims:
             self._popped.setdefault(leaf, []).append(job)
-        if not waiting:
-            del self._jobs[leaf]
-            heappop(leaves)
-        if not leaves:
-            del self._leaves[key]
-            heappop(parents)
+        self._close(leaf)
         return job
+
+    def pass_over(self) -> bool:
+        """Nothing came of the last turn, and nothing will of others like it until something changes: they have their turns at once.
+        Among several leaves only those that come next, once the same leaf was first twice; whether all of them had it."""
+        leaf, alike = self._turn
+        line = self._lines.get(leaf)
+        again = self._turn == self._before_that and not self._drew
+        self._passed = self._turn
+        if alike is None or not isinstance(line, JobLine):
+            return False
+        alone = len(self._parents) == len(self._leaves[self._parents[0].queue.key]) == 1
+        if alone:
+            line.drop(alike)
+        elif again:
+            line.drop_run(alike)
+        self._close(leaf)
+        return alone
+
+    def _close(self, leaf: str) -> None:
+        """The leaf, which is first, is out if nobody is left in it."""
+        if self._lines[leaf]:
+            return
+        del self._lines[leaf]
+        leaves = self._leaves[self._parents[0].queue.key]
+        heappop(leaves)
+        if not leaves:
+            del self._leaves[self._parents[0].queue.key]
+            heappop(self._parents)
 
     def push(self, job: KaiJob) -> None:
         """A PodGroup that has more pods."""
         leaf = self._tree.queues[job.queue]
-        if leaf.parent not in self._leaves:
+        new = leaf.parent not in self._leaves
+        if new:
             self._leaves[leaf.parent] = []
-            new = True
-        else:
-            new = False
-        self._serial += 1
-        if leaf.key not in self._jobs:
-            self._jobs[leaf.key] = [(job_key(job), self._serial, job)]
+        line = self._lines.get(leaf.key)
+        if line is None:
+            self._lines.update(line_up([job]))
             heappush(self._leaves[leaf.parent], _Turn(leaf, self._leaf_before))
-        else:
-            insort(self._jobs[leaf.key], (job_key(job), self._serial, job))
+        elif isinstance(line, JobLine):
+            line.push(job)
         if new:
             heappush(self._parents, _Turn(self._tree.queues[leaf.parent], self._parent_before))
 
     def _next(self, leaf: QueueShare) -> tuple[KaiJob | None, Sequence[KaiJob]]:
-        waiting = self._jobs[leaf.key]
+        head = self._lines[leaf.key].head
         if self._victims:
-            return None, (*self._popped.get(leaf.key, ()), waiting[-1][2])
-        return waiting[0][2], ()
+            return None, (*self._popped.get(leaf.key, ()), head)
+        return head, ()
 
     def _leaf_before(self, left: QueueShare, right: QueueShare) -> bool:
         return self._before(left, right, left, right)
@@ -113,10 +131,11 @@ class QueueTurns:
         return self._before(left, right, self._leaves[left.key][0].queue, self._leaves[right.key][0].queue)
 
     def _before(self, left: QueueShare, right: QueueShare, left_leaf: QueueShare, right_leaf: QueueShare) -> bool:
-        if left is right or left_leaf.key not in self._jobs or right_leaf.key not in self._jobs:
+        if left is right or left_leaf.key not in self._lines or right_leaf.key not in self._lines:
             return False
         order = queue_order(self._tree.total, left, right, self._next(left_leaf), self._next(right_leaf))
         if not order:  # those made in the same second come in the order of a Go map, which has none
+            self._drew = True
             order = self._random.choice((-1, 1))
         return (order > 0) if self._victims else (order < 0)
 
