@@ -112,7 +112,9 @@ class McadModel:
         self.lister: dict[int, WrapperCopy] = {}
         self.complete: set[int] = set()  # Jobs
         self.dispatched: set[int] = set()  # Jobs that exist and are not known to be complete
-        self._events: deque[tuple[WrapperCopy, bool]] = deque()  # that the handler has not come to; whether it is an ADD
+        self._events: deque[tuple[WrapperCopy, bool]] = (
+            deque()
+        )  # that the handler has not come to; whether it is an ADD
         self._arrived = GoCond(self.processes)
         sim.when_completed.append(self._job_complete)
         sim.when_deleted.append(self._deleted)
