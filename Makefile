@@ -7,15 +7,18 @@ STAMP := $(VENV)/.installed
 # A real browser for the tests of report.html: installed where that needs no question, else said loudly.
 CHROMIUM_MISSING := NO CHROMIUM here: the tests of report.html in a browser will be SKIPPED; install Debian's chromium to run them
 
+# So are containerd and runc, for kubelets with real containers, where we are root (they need it anyway).
+CONTAINERS_MISSING := NO CONTAINERD here: the tests of real containers will be SKIPPED; install Debian's containerd and runc, as root, to run them
+
 # Every command of the tests is a process of its own: without kept bytecode each compiles 750 modules first, 1.6 of 4.4 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check hunt bench chromium pictures clean
+.PHONY: demo test check hunt bench chromium containers pictures clean
 
 demo: $(STAMP)
 	$(BIN)/seatrial run many-small-jobs -o out/demo --force
 
-test: $(STAMP) chromium
+test: $(STAMP) chromium containers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -32,6 +35,15 @@ chromium:
 	    { timeout 150 apt-get install -qq -y --no-install-recommends chromium || { timeout 60 apt-get update -qq && timeout 150 apt-get install -qq -y --no-install-recommends chromium; }; } \
 	      >/dev/null 2>&1 || echo "$(CHROMIUM_MISSING)"; \
 	  else echo "$(CHROMIUM_MISSING)"; fi; }
+
+containers:
+	@PATH=$$PATH:/usr/sbin; { command -v containerd && command -v runc; } >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing containerd and runc for the tests of real containers"; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    { timeout 150 apt-get install -qq -y --no-install-recommends containerd runc || { timeout 60 apt-get update -qq && timeout 150 apt-get install -qq -y --no-install-recommends containerd runc; }; } \
+	      >/dev/null 2>&1 || echo "$(CONTAINERS_MISSING)"; \
+	  else echo "$(CONTAINERS_MISSING)"; fi; }
 
 check: $(STAMP)
 	$(BIN)/ruff check .

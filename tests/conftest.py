@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "seatrial"]
 # What starts processes, of ours or of others: a second or more each, so `make check` leaves them to `make test`.
 PROCESSES = {"attached", "cli", "kube", "local", "page", "ray", "runs", "sampling", "stacks", "submit"}
 # Folders whose tests share one control plane: one worker runs all of them.
-SHARING = {"attached", "kube", "local", "steps", "submit"}
+SHARING = {"attached", "kube", "local", "sampling", "steps", "submit"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

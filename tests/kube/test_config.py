@@ -148,7 +148,12 @@ NO_YAML = "clusters:\n- name: c\n  cluster: {server: [\n"
         (NO_YAML, r"config:4: malformed", "kubectl config view"),
         ("- a\n", r"config:1: malformed: a kubeconfig is a mapping", ""),
         ("kind: Pod\n", r"config:1: this is a Pod", ""),
-        ("", r"no context named, and .*config has no current-context", r"--context .*\(none\)"),
+        ("", r"config has no contexts", "kubectl"),
+        (
+            config().replace("current-context: there", ""),
+            r"no context named, and .*config has no current-context",
+            "one of: there",
+        ),
         ("clusters: {}\n", r"config:1: 'clusters' must be a list of mappings", ""),
         (config().replace("current-context: there", "current-context: theer"), "did you mean 'there'", "it has: there"),
         (config().replace("cluster: c", "cluster: d"), r"config:\d+: no cluster 'd'", "it has: c"),

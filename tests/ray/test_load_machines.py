@@ -37,6 +37,16 @@ steps:
       objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "one-${i}"}, data: {a: b}}
   - get: {name: look, of: fill, workers: 7, count: 500}
 """
+WORKLOADS = """
+name: workloads
+nodes: [{name: n, count: 4, capacity: {cpu: 32, memory: 64Gi}}]
+setups: {three: {stack: default, client: {machines: 3}}}
+steps:
+  - - submit: {name: steady, count: 31, rate: 20/s, duration: 1s, requests: {cpu: 10m}}
+    - submit: {name: turns, count: 7, parallel: 3, delay: 500ms, duration: 1s, requests: {cpu: 10m}}
+  - wait: {for: completed, timeout: 5m}
+expect: ["completed == submitted"]
+"""
 EVERYTHING = {
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata"}],
@@ -92,6 +102,41 @@ def test_the_sum_of_what_three_machines_counted_is_the_audit_log_request_by_requ
     assert "Machines that sent the load" in page
 
 
+def test_workloads_from_three_machines_are_one_study_and_the_audit_log_has_them_by_machine(
+    seatrial: Seatrial, tmp_path: Path, audited: kept_clusters.KeptCluster, three: RayNodes
+) -> None:
+    (tmp_path / "workloads.yaml").write_text(WORKLOADS)
+    done = seatrial(
+        "run", "workloads.yaml", "--on", "local", "--cluster", audited.name, "--ray", three.address, "-o", "out"
+    )
+    assert done.returncode == 0, done.stderr
+    [trial] = (tmp_path / "out" / "trials").iterdir()
+    record = json.loads((trial / "trial.json").read_text())
+    assert record["outcome"] == "completed", record["detail"]
+    lines = [json.loads(line) for line in (trial / "submitted.jsonl").read_text().splitlines()]
+    names = {f"steady-{n}" for n in range(31)} | {f"turns-{n}" for n in range(7)}
+    assert len(lines) == 38 and {line["workload"] for line in lines} == names
+    assert sorted(line["number"] for line in lines) == list(range(38))
+    assert not any(line.get("refused") for line in lines)
+    assert all(line["error_ns"] > 0 for line in lines), "each time is known as well as the clock of its machine"
+    # One after another on the common clock, whichever machine sent them: each third is of the same one.
+    at = {line["workload"]: line["at_ns"] for line in lines}
+    rounds = [[at[f"turns-{n}"] for n in one] for one in (range(3), range(3, 6), range(6, 7))]
+    assert max(rounds[0]) < min(rounds[1]) and max(rounds[1]) < min(rounds[2])
+    logged = [one for one in _sent_by_machines(audited) if one["objectRef"]["resource"] == "jobs"]
+    assert {one["objectRef"]["name"] for one in logged} == names
+    assert {(one["verb"], one["responseStatus"]["code"]) for one in logged} == {("create", 201)}
+    rows = record["validity"]["load_machines"]
+    assert {row["phase"] for row in rows} == {"steady", "turns"}
+    for phase in ("steady", "turns"):
+        by_machine = Counter(_machine(one) for one in logged if one["objectRef"]["name"].startswith(phase))
+        mine = [row for row in rows if row["phase"] == phase]
+        assert [row["requests"] for row in mine] == [by_machine[str(number)] for number in range(3)]
+        assert sum(row["share"] for row in mine) == pytest.approx(1)
+    assert [row["wanted_per_s"] for row in rows if row["phase"] == "steady"] == pytest.approx([20 / 3] * 3)
+    assert all(row["achieved_per_s"] for row in rows if row["phase"] == "steady")
+
+
 def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
     tmp_path: Path, audited: kept_clusters.KeptCluster
 ) -> None:
@@ -114,6 +159,16 @@ def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
 
 def _verb(row: dict[str, Any]) -> str:
     return "create" if row["phase"] == "fill" else "get"
+
+
+def _machine(logged: dict[str, Any]) -> str:
+    return str(logged["userAgent"].rpartition("machine-")[2])
+
+
+def _sent_by_machines(cluster: kept_clusters.KeptCluster) -> list[dict[str, Any]]:
+    assert cluster.audit_log is not None
+    lines = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    return [one for one in lines if " machine-" in one["userAgent"]]
 
 
 def _audited(cluster: kept_clusters.KeptCluster) -> list[dict[str, Any]]:

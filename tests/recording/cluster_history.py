@@ -36,7 +36,7 @@ EPOCH = 5_000 * SECOND  # the same moment on the clock of stamps
 
 @dataclass(frozen=True)
 class OneJob:
-    """A Job whose pods start and end together; times in ms since the recording began, durations in ms."""
+    """A Job whose pods are bound, start and end together; times in ms since the recording began, durations in ms."""
 
     name: str
     submit: int
@@ -45,10 +45,15 @@ class OneJob:
     kept: int  # after its end, until it is deleted
     pods: int = 1
     succeeds: bool = True
+    starting: int = 0  # from being bound to running
+
+    @property
+    def bound(self) -> int:
+        return self.submit + self.wait
 
     @property
     def started(self) -> int:
-        return self.submit + self.wait
+        return self.bound + self.starting
 
     @property
     def ended(self) -> int:
@@ -60,7 +65,7 @@ class OneJob:
 
     def changes(self) -> list[int]:
         """When something of it changes."""
-        return [self.submit, self.started, self.ended, self.deleted]
+        return [self.submit, self.bound, self.started, self.ended, self.deleted]
 
     def job(self, at: int) -> RecordedJob:
         status = JobStatus()
@@ -78,7 +83,8 @@ class OneJob:
         meta = Meta(f"{self.name}-{number}", "team", f"pod-{self.name}-{number}", creation_timestamp=text(self.submit),
                     owner_references=[owner])  # fmt: skip
         spec = RecordedPodSpec(
-            containers=[Container("main", Resources({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "2"}))]
+            node_name="node" if at >= self.bound else "",
+            containers=[Container("main", Resources({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "2"}))],
         )
         phase, state = "Pending", ContainerState()
         if at >= self.ended:
@@ -86,7 +92,11 @@ class OneJob:
             state.terminated = Terminated("", text(self.started), text(self.ended))
         elif at >= self.started:
             phase, state.running = "Running", Running(text(self.started))
-        return RecordedPod(meta, spec, PodStatus(phase, container_statuses=[ContainerStatus("main", state)]))
+        conditions = (
+            [Condition("PodScheduled", "True", last_transition_time=text(self.bound))] if at >= self.bound else []
+        )
+        status = PodStatus(phase, conditions=conditions, container_statuses=[ContainerStatus("main", state)])
+        return RecordedPod(meta, spec, status)
 
 
 def text(ms: int) -> str:
@@ -120,7 +130,7 @@ def watch(directory: Path, jobs: Sequence[OneJob], since: int, until: int, *, we
     )
     for at, job in changes:
         event = ADDED if at == job.submit else DELETED if at == job.deleted else MODIFIED
-        if event == ADDED or at != job.started:
+        if event == ADDED or at not in (job.bound, job.started):
             sightings.job(stamp(at), event, job.job(at))
         for number in range(job.pods):
             sightings.pod(stamp(at), event, job.pod(number, at))

@@ -23,7 +23,7 @@ END = 60_000  # ms
 _jobs = st.lists(
     st.builds(
         OneJob, name=st.just(""), submit=st.integers(0, 40_000), wait=st.integers(1, 5_000), run=st.integers(1, 15_000),
-        kept=st.integers(1, 20_000), pods=st.integers(1, 3), succeeds=st.booleans(),
+        kept=st.integers(1, 20_000), pods=st.integers(1, 3), succeeds=st.booleans(), starting=st.integers(0, 900),
     ),
     min_size=1, max_size=8,
 ).map(lambda jobs: [OneJob(f"j{n}", *list(vars(job).values())[1:]) for n, job in enumerate(jobs)])  # fmt: skip

@@ -37,5 +37,14 @@ def test_a_sweep_has_a_panel_for_each_figure_of_its_answer(seatrial: Seatrial, t
     assert len(maps.axes) == 4, "two figures of two set-ups"
     assert [text.get_text() for text in maps.axes[0].get_xticklabels()] == ["1", "2", "4"]
     assert len(maps.axes[0].texts) == 6, "every cell has its value"
+    assert 'class="chart lines"' in _section(tmp_path / "one")
+    assert 'class="chart heat"' in _section(tmp_path / "two")
+    assert not _section(tmp_path / "none")
     assert sensitivity_figure(Study.open(tmp_path / "none")) is None
     assert not (tmp_path / "none" / "sensitivity.png").exists()
+
+
+def _section(out: Path) -> str:
+    """Of the page, what is about sensitivity."""
+    _, _, rest = (out / "report.html").read_text().partition('<section id="sensitivity">')
+    return rest.partition("</section>")[0]

@@ -26,7 +26,7 @@ spec:
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ensure_binaries(programs.CONTROL_PLANE)
     folder = tmp_path_factory.mktemp("cluster")
@@ -45,7 +45,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def go(*arguments: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            [*COMMAND, *arguments], cwd=tmp_path, env={**os.environ}, stdout=pipe, stderr=pipe, text=True
+            [*COMMAND, *map(str, arguments)], cwd=tmp_path, env={**os.environ}, stdout=pipe, stderr=pipe, text=True
         )
         begun.append(process)
         return process

@@ -65,7 +65,9 @@ def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_th
 
 
 def test_a_killed_scheduler_is_started_again_and_the_run_completes(start: Start, tmp_path: Path) -> None:
+    # All gangs fit at once: those that do not may deadlock after their time-out, killed scheduler or not (docs/stacks/yunikorn.md).
     scenario = SCENARIO[: SCENARIO.index("  - submit: {name: blocker")].replace("duration: 1s", "duration: 3s")
+    scenario = scenario.replace("sizes: [2, 3, 4, 5, 6]", "sizes: [2, 4]").replace("count: 2", "count: 5")
     (tmp_path / "killed.yaml").write_text(scenario + 'expect: ["completed == 7"]\n')
     process = start("run", "killed.yaml", "--on", "local", "-o", "out")
     before = component_pid(NAME)

@@ -17,7 +17,8 @@ def _on(asked: Trial, on: str, name: str = "other") -> Trial:
     return dataclasses.replace(asked, on=on, setup=dataclasses.replace(asked.setup, name=name))
 
 
-KUBELETS = trial(
+HALF_A_CORE = trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 500, "memory": 1}, kubelet=True)])
+REAL = trial(
     *to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1000, "memory": 1}, kubelet=True, containers=True)]
 )
 PLAYED = trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1000, "memory": 1}, kubelet=True)])
@@ -26,7 +27,7 @@ PLAIN = trial(*to_the_end(submit(1)), nodes=[fakes(1)])
 QUEUED = trial(*to_the_end(submit(1)), nodes=[fakes(1)], stack="mcad", settings={"mcad": {"version": "1.32"}})
 
 
-@pytest.mark.parametrize(("asked", "word"), [(KUBELETS, "real containers"), (QUEUED, "1.32")])
+@pytest.mark.parametrize(("asked", "word"), [(HALF_A_CORE, "whole ones"), (QUEUED, "1.32")])
 def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -> None:
     checked = check([_on(PLAIN, "local", "plain"), _on(asked, "local")])
     assert [kept.setup.name for kept in checked.trials] == ["plain"]
@@ -35,7 +36,7 @@ def test_what_local_cannot_do_is_left_out_with_a_line(asked: Trial, word: str) -
     assert word in line
 
 
-@pytest.mark.parametrize("asked", [KUBELETS, GANG, PLAIN, QUEUED])
+@pytest.mark.parametrize("asked", [REAL, HALF_A_CORE, GANG, PLAIN, QUEUED])
 def test_the_simulator_can_do_all_of_it(asked: Trial) -> None:
     assert check([asked]).trials == [asked]
 
@@ -54,7 +55,7 @@ def test_a_kept_cluster_runs_plain_kubernetes() -> None:
 
 def test_nothing_left_is_an_error() -> None:
     with pytest.raises(SetupProblem, match="kubelets"):
-        check([_on(KUBELETS, "local")])
+        check([_on(HALF_A_CORE, "local")])
 
 
 def test_what_a_stack_cannot_do_is_said_with_the_stacks_that_can() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.clusters import programs
+from seatrial.clusters.containers import requirements
 from seatrial.clusters.programs.binaries import ASSETS, cache_path
 from seatrial.clusters.programs.toolchain import Go, can_install, look_for_go
 from seatrial.clusters.supervision import inotify
@@ -48,6 +49,8 @@ def machine(on: str) -> Iterator[Finding]:
         yield _inotify()
     yield from _disks()
     yield from _left_over()
+    if on == "local":
+        yield from _real_containers()
 
 
 def _size() -> Iterator[Finding]:
@@ -146,6 +149,20 @@ def _nearest(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def _real_containers() -> Iterator[Finding]:
+    """Only `kubelet: containers` needs them; a run that wants them is refused with the same words."""
+    lacks = requirements.lacks()
+    for lack in lacks:
+        yield Finding("warn", f"kubelet: containers: {lack.what}", lack.remedy)
+    if not lacks:
+        versions = ", ".join(
+            f"{name} {'.'.join(map(str, requirements.version(name) or ()))}" for name in requirements.OLDEST
+        )
+        cgroups = requirements.cgroup_version(Path("/proc/self/mountinfo").read_text())
+        kept = requirements.snapshotter(clusters_root())
+        yield Finding("ok", f"kubelet: containers: {versions}, cgroup {cgroups}, file systems by {kept}")
 
 
 def _left_over() -> Iterator[Finding]:

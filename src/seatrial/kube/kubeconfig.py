@@ -138,7 +138,9 @@ class Kubeconfig:
 
     def context(self, name: str | None, *, must_name: bool = False) -> tuple[str, Section]:
         """The context of this name; without a name the current context, unless `must_name`."""
-        remedy = f"pass --context with one of: {', '.join(sorted(self.contexts)) or '(none)'}"
+        if not self.contexts:
+            raise SetupProblem(f"{self} has no contexts", "name the kubeconfig that kubectl uses for the cluster")
+        remedy = f"pass --context with one of: {', '.join(sorted(self.contexts))}"
         if not name and must_name:
             raise SetupProblem(f"no context named, and the current context of {self} is not used by default", remedy)
         name = name or self.current
@@ -245,7 +247,7 @@ def read_kubeconfig(explicit: Path | None = None, environ: Mapping[str, str] | N
             f"no kubeconfig: {', '.join(str(f) for f in files)} "
             + ("does" if len(files) == 1 else "do")
             + " not exist",
-            "pass --kubeconfig FILE or set KUBECONFIG; without a cluster use --on local or --on sim",
+            "pass --kubeconfig FILE or set KUBECONFIG; without a cluster `seatrial cluster up` makes one for --cluster",
         )
     return Kubeconfig([_read(file) for file in there])
 

@@ -44,7 +44,8 @@ class Describer:
         owner = _controller(job.metadata)
         own = owner is None or owner.kind in RUN_AGAIN
         spec, template = job.spec, job.spec.template
-        pods = spec.completions if spec.completions is not None else spec.parallelism
+        at_a_time = 1 if spec.parallelism is None else spec.parallelism
+        pods = at_a_time if spec.completions is None else min(spec.completions, at_a_time)
         meta = Meta(labels={**template.metadata.labels, **job.metadata.labels}, namespace=job.metadata.namespace,
                     annotations={**template.metadata.annotations, **job.metadata.annotations})  # fmt: skip
         return SeenLine(
@@ -52,7 +53,7 @@ class Describer:
             root=self.names.uid(job.metadata.uid if own or owner is None else owner.uid),
             kind="Job" if own or owner is None else owner.kind,
             name=self._name(job.metadata.namespace, job.metadata.name if own or owner is None else owner.name),
-            pods=1 if pods is None else pods, gang=_is_gang(meta, 2 if pods is None else pods),
+            pods=pods, gang=_is_gang(meta, pods),
             **self._common(meta, template.spec),
         )  # fmt: skip
 

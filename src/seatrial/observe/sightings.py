@@ -15,10 +15,10 @@ from seatrial.model.units import MILLISECOND
 from seatrial.observe import time_sources
 from seatrial.observe.describing import Describer
 from seatrial.observe.recorded_shapes import RecordedJob, RecordedPod
-from seatrial.record.recordings import ENDED, GONE, JOB, POD, STARTED, UNSEEN, SeenLine
+from seatrial.record.recordings import BOUND, ENDED, GONE, JOB, POD, STARTED, UNSEEN, SeenLine
 
-_SEEN, _STARTED, _ENDED, _IGNORED = 1, 2, 4, 8
-_BITS = {"": _SEEN, STARTED: _STARTED, ENDED: _ENDED}
+_SEEN, _BOUND, _STARTED, _ENDED, _IGNORED = 1, 2, 4, 8, 16
+_BITS = {"": _SEEN, BOUND: _BOUND, STARTED: _STARTED, ENDED: _ENDED}
 
 
 class _Reached(NamedTuple):
@@ -70,7 +70,7 @@ class Sightings:
         if pod is None:
             self._missing(POD, stamp, event)
         else:
-            self._see(POD, stamp, event, pod, self._describer.pod, _stages_of_pod(pod.status))
+            self._see(POD, stamp, event, pod, self._describer.pod, _stages_of_pod(pod))
 
     def _see(
         self, of: str, stamp: int, event: str, thing: Any, describe: Callable[[Any], SeenLine | None],
@@ -147,9 +147,13 @@ def _stages_of_job(job: RecordedJob) -> Iterator[_Reached]:
             yield _Reached(ENDED, found.last_transition_time, outcome)
 
 
-def _stages_of_pod(status: PodStatus) -> Iterator[_Reached]:
-    """A pod that has ended started some time before: only its own timestamp can say when."""
+def _stages_of_pod(pod: RecordedPod) -> Iterator[_Reached]:
+    """A pod that has ended was bound and started some time before: only its own timestamps can say when."""
+    status = pod.status
     over = status.phase in ("Succeeded", "Failed")
+    if pod.spec.node_name:
+        found = condition(status.conditions, "PodScheduled")
+        yield _Reached(BOUND, found.last_transition_time if found else None, fresh=not over)
     if over or status.phase == "Running":
         yield _Reached(STARTED, _started_at(status), fresh=not over)
     if over:

@@ -1,7 +1,8 @@
 """From the lines of a recording to a trace: a job per workload, whatever was seen twice, late, or in several processes.
 
-A workload is what owns Jobs and pods: the Job, or the JobSet, PyTorchJob and so on that controls them. Pods of a Job that is
-itself controlled belong to its owner. All of it is a pure function of the lines: a recording can be made into a trace at any time.
+A workload is what owns Jobs and pods: the Job, or the JobSet, PyTorchJob and so on that controls them. What belongs to a Job or
+pod that is itself controlled (executors of Spark, by their driver) belongs to its owner. All of it is a pure function of the
+lines: a recording can be made into a trace at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from seatrial.record.recordings import ENDED, GONE, JOB, POD, STARTED, UNSEEN, SeenLine, columns
+from seatrial.record.recordings import BOUND, ENDED, GONE, JOB, POD, STARTED, UNSEEN, SeenLine, columns
 from seatrial.traces.columns import AFTER, BEFORE, BOTH, COLUMNS, GAP
 
 _KINDS = {
@@ -36,7 +37,7 @@ def trace_of(lines: Sequence[SeenLine]) -> pl.DataFrame:
 def _objects(frame: pl.DataFrame) -> pl.DataFrame:
     """A row per Job and pod, with the workload that it belongs to."""
     objects = frame.filter(pl.col("stage") == "").unique("uid", keep="first", maintain_order=True)
-    roots = objects.filter(pl.col("of") == JOB).select(
+    roots = objects.select(
         pl.col("uid").alias("root"), pl.col("root").alias("owner"), pl.col("kind").alias("owner_kind"),
         pl.col("name").alias("owner_name"), pl.col("queue").alias("owner_queue"),
     )  # fmt: skip
@@ -58,6 +59,7 @@ def _stages(frame: pl.DataFrame) -> pl.DataFrame:
 
     return (
         reached.select("uid").unique()
+        .join(of(BOUND, pl.col("at_ns").alias("bound")), on="uid", how="left")
         .join(of(STARTED, pl.col("at_ns").alias("started")), on="uid", how="left")
         .join(of(ENDED, pl.col("at_ns").alias("ended"), pl.col("outcome").alias("how")), on="uid", how="left")
         .join(of(GONE, pl.col("at_ns").alias("gone"), (pl.col("outcome") == UNSEEN).alias("unseen")), on="uid", how="left")
@@ -65,16 +67,17 @@ def _stages(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _workloads(objects: pl.DataFrame) -> pl.DataFrame:
-    """A row per workload. `over`: when it ended; `lost`: it was gone when a gap ended, and nobody saw how it ended."""
+    """A row per workload. `end`: when it ended; `lost`: it was gone when a gap ended, and nobody saw how it ended."""
     is_job, is_pod = pl.col("of") == JOB, pl.col("of") == POD
     seen_gone = pl.when(~pl.col("unseen").fill_null(False)).then(pl.col("gone"))
     objects = objects.with_columns(
         pl.coalesce("ended", seen_gone).alias("end"),
         pl.coalesce("how", pl.when(seen_gone.is_not_null()).then(pl.lit("cancelled"))).alias("how"),
         (pl.col("unseen").fill_null(False) & pl.col("ended").is_null()).alias("lost"),
+        pl.coalesce("bound", "started").alias("placed"),
     ).with_columns((pl.col("end") - pl.col("started")).alias("ran"))
-    sized = (is_pod | (pl.col("pods") > 0))  # fmt: skip
-    peaks = _peaks(objects.filter(is_pod))
+    sized = is_pod | (pl.col("pods") > 0)
+    completed = is_pod & (pl.col("how") == "completed")
     grouped = objects.sort("at_ns", maintain_order=True).group_by("root", maintain_order=True).agg(
         pl.col("kind").first(),
         *(pl.col(name).filter(pl.col(name) != "").first() for name in _TEXTS),
@@ -82,31 +85,37 @@ def _workloads(objects: pl.DataFrame) -> pl.DataFrame:
         pl.col("gang").any(),
         *(pl.col(name).filter(sized).max() for name in _AMOUNTS),
         pl.col("at_ns").min().alias("submitted"),
-        pl.col("pods").filter(is_job).sum().alias("asked"),
         is_job.sum().alias("jobs"),
         (is_job & pl.col("end").is_null()).sum().alias("open_jobs"),
         (is_pod & pl.col("end").is_null()).sum().alias("open_pods"),
         (is_job & pl.col("lost")).any().alias("lost_jobs"),
         (is_pod & pl.col("lost")).any().alias("lost_pods"),
+        pl.col("placed").filter(is_pod).drop_nulls().sort().alias("placed"),
         pl.col("started").filter(is_pod).min().alias("first_start"),
         pl.col("started").filter(is_pod).max().alias("last_start"),
         pl.col("end").filter(is_pod).max().alias("last_end"),
         pl.col("ran").filter(is_pod).max().alias("longest"),
-        (is_pod & pl.col("started").is_null() & (pl.col("how") == "completed")).any().alias("unmeasured"),
+        pl.col("ran").filter(completed).sum().alias("ran_in_all"),
+        completed.sum().alias("completed"),
+        (completed & pl.col("started").is_null()).any().alias("unmeasured"),
         pl.col("how").filter(is_job).alias("job_outcomes"),
         pl.col("how").filter(is_pod).alias("pod_outcomes"),
     )  # fmt: skip
-    return grouped.join(peaks, on="root", how="left", maintain_order="left")
+    for name, of, by in (("asked", is_job, pl.col("pods")), ("peak", is_pod, pl.lit(1))):
+        grouped = grouped.join(_most(objects.filter(of), by, name), on="root", how="left", maintain_order="left")
+    return grouped.with_columns(pl.when(pl.col("asked") > 0).then("asked").otherwise("peak").alias("pods"))
 
 
-def _peaks(pods: pl.DataFrame) -> pl.DataFrame:
-    """The most pods that a workload had at a time: a pod that was replaced is not one more."""
-    come = pods.select("root", pl.col("at_ns").alias("at"), pl.lit(1).alias("by"))
-    go = pods.select("root", pl.coalesce("end", "gone").alias("at"), pl.lit(-1).alias("by")).drop_nulls("at")
+def _most(objects: pl.DataFrame, by: pl.Expr, name: str) -> pl.DataFrame:
+    """The most pods that the objects of a workload stand for at a time: one that was replaced is not one more."""
+    come = objects.select("root", pl.col("at_ns").alias("at"), by.cast(pl.Int64).alias("by"))
+    over = pl.coalesce("end", "gone")  # its end may be known better than its creation, and be before it
+    after = pl.when(over.is_not_null()).then(pl.max_horizontal(over, pl.col("at_ns") + 1))
+    go = objects.select("root", after.alias("at"), -by.cast(pl.Int64).alias("by")).drop_nulls("at")
     moves = pl.concat([come, go]).sort("root", "at", "by")
     return (
         moves.with_columns(pl.col("by").cum_sum().over("root").alias("there"))
-        .group_by("root").agg(pl.col("there").max().alias("peak"))
+        .group_by("root").agg(pl.col("there").max().alias(name))
     )  # fmt: skip
 
 
@@ -117,15 +126,20 @@ def _jobs(found: pl.DataFrame) -> pl.DataFrame:
     lost = pl.when(has_jobs).then(pl.col("lost_jobs")).otherwise(pl.col("lost_pods"))
     outcomes = pl.when(has_jobs).then(pl.col("job_outcomes")).otherwise(pl.col("pod_outcomes"))
     before = pl.col("submitted") < 0
+    in_turn = pl.col("completed") > pl.col("pods")  # more pods than at a time: one after another
     found = found.with_columns(
         (still_open | lost).alias("open"), lost.alias("lost"), outcomes.alias("outcomes"), before.alias("before"),
-        pl.when("gang").then(pl.col("last_start")).otherwise(pl.col("first_start")).alias("start"),
+        pl.when(in_turn & ~has_jobs).then(pl.col("placed").list.first())
+        .otherwise(pl.col("placed").list.get(pl.col("pods") - 1, null_on_oob=True)).alias("start"),
     )  # fmt: skip
-    ran = pl.when("gang").then(pl.col("last_end") - pl.col("last_start")).otherwise(pl.col("longest"))
+    ran = (
+        pl.when(in_turn).then(pl.col("ran_in_all") // pl.col("pods"))
+        .when("gang").then(pl.col("last_end") - pl.col("last_start")).otherwise(pl.col("longest"))
+    )  # fmt: skip
     early = (pl.col("first_start") < 0).fill_null(False)  # how long it had run before is not the recording's to say
     duration = (
         pl.when(pl.col("open") | early | pl.col("unmeasured")).then(None)
-        .when(pl.col("start").is_null() & pl.col("outcomes").list.contains("cancelled")).then(0)
+        .when(pl.col("first_start").is_null() & pl.col("outcomes").list.contains("cancelled")).then(0)
         .otherwise(ran)
     )  # fmt: skip
     outcome = (
@@ -145,7 +159,7 @@ def _jobs(found: pl.DataFrame) -> pl.DataFrame:
         pl.col("submitted").clip(lower_bound=0).alias("submit_ns"),
         pl.when(~pl.col("before")).then((pl.col("start") - pl.col("submitted")).clip(lower_bound=0)).alias("wait_ns"),
         duration.clip(lower_bound=0).alias("duration_ns"),
-        pl.when(pl.col("asked") > 0).then(pl.col("asked")).otherwise(pl.col("peak")).alias("pods"),
+        "pods",
         *(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name in _AMOUNTS),
         "gpu_model",
         "user",

@@ -20,14 +20,14 @@ from seatrial.record.submissions import whole_lines
 RECORDING, TRACE = "recording.json", "trace.parquet"
 RECORDING_FORMAT = 1
 JOB, POD = "job", "pod"  # what a line is about
-STARTED, ENDED, GONE = "started", "ended", "gone"  # stages; empty: the line describes the object
+BOUND, STARTED, ENDED, GONE = "bound", "started", "ended", "gone"  # stages; empty: the line describes the object
 UNSEEN = "unseen"  # outcome of what was gone when a gap ended
 
 
 class SeenLine(msgspec.Struct, omit_defaults=True):
     """An object when it was first seen, `at_ns` being its creation; or a stage that it reached. `error_ns`: how far off it may be.
 
-    Amounts are per pod; `pods` is what a Job asks for. `root`: the object that the pod or Job belongs to.
+    Amounts are per pod; `pods` is how many a Job has at a time. `root`: the object that the pod or Job belongs to.
     """
 
     uid: str

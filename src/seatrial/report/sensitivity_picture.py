@@ -130,8 +130,13 @@ def _titled(name: str) -> str:
     return f"{short(name, 34)}{f', {unit}' if unit else ''}"
 
 
+def is_logarithmic(values: Sequence[float]) -> bool:
+    """Whether a param with these values gets a logarithmic axis."""
+    return min(values) > 0 and max(values) / min(values) >= LOG_FROM
+
+
 def _scaled(set_scale: Any, values: Sequence[float]) -> None:
-    if min(values) > 0 and max(values) / min(values) >= LOG_FROM:
+    if is_logarithmic(values):
         set_scale("log")
 
 

@@ -31,7 +31,7 @@ class ClientFields(Fields):
     """The submitting client."""
 
     rate: Rate | None = Field(None, description="The client's limit on submissions per second, like 10/s.")
-    machines: Count = Field(1, description="Machines of a Ray (--ray) that send the requests of the load together.")
+    machines: Count = Field(1, description="Machines of a Ray (--ray) that send requests and workloads together.")
 
 
 class EqualQps(Fields):

@@ -10,20 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial import stacks
+from seatrial.clusters.containers import requirements
 from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Stack
 from seatrial.model.plan import Scalar, Trial
-from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
+from seatrial.model.settings import CONTROL_PLANE, OWN, own, resolve
 from seatrial.observe.machine import free_bytes
 from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, NodeChange
+from seatrial.scenario.actions.replay_trace import ReplayedTrace
 from seatrial.scenario.actions.send_requests import Requests
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 
 # Memory of the API server per object, estimated from one run: 3.1 GB with 113,000 small Secrets and ConfigMaps (docs/verified.md).
 PER_OBJECT = 25_000
-# Of a kubelet with five pods, and of the control plane beside them: benchmarks/kubelets.py (docs/verified.md), rounded up.
-PER_KUBELET, CONTROL_PLANE_BYTES = 2_500_000, 1_000_000_000
+# Of a kubelet with five pods, 1.8 MB, with what API server, etcd and scheduler hold for it, and of the control plane without any:
+# benchmarks/kubelets.py (docs/verified.md), rounded up. The API server takes more where more is free.
+PER_KUBELET, CONTROL_PLANE_BYTES = 4_000_000, 1_000_000_000
 PER_PAYLOAD = 6  # an object is held decoded, encoded, in caches and in etcd
 
 
@@ -137,8 +140,9 @@ def _lacks_kubelets(trial: Trial) -> str | None:
     if trial.target.cluster:
         return "its nodes have kubelets, and a kept cluster has only fake ones; omit --cluster"
     for group in groups:
-        if group.containers:
-            return f"the kubelets of '{group.name}' run real containers, which --on local cannot yet; `kubelet: true` plays them"
+        if group.containers and (lacks := requirements.lacks()):
+            said = "; ".join(f"{lack.what} ({lack.remedy})" for lack in lacks)
+            return f"the kubelets of '{group.name}' run real containers: {said}"
         if group.capacity["cpu"] % 1000:
             return (
                 f"the kubelets of '{group.name}' have a fraction of a core, and a machine has whole ones; change `cpu`"
@@ -147,7 +151,7 @@ def _lacks_kubelets(trial: Trial) -> str | None:
 
 
 def _has_room_for_kubelets(trial: Trial) -> str | None:
-    kubelets = sum(group.count for group in trial.node_groups() if group.kubelet and not group.containers)
+    kubelets = sum(group.count for group in trial.node_groups() if group.kubelet)
     needed, free = CONTROL_PLANE_BYTES + kubelets * PER_KUBELET, free_bytes()
     if trial.on != "local" or not kubelets or not free or needed < free:
         return None
@@ -245,8 +249,15 @@ def _lacks_machines(trial: Trial) -> str | None:
     count = trial.setup.client.machines
     if count > 1 and trial.on == "local" and not trial.target.cluster:
         return f"its load comes from {count} machines, and a control plane of the trial's own is reached from this one alone"
-    if count > 1 and trial.on != "sim" and trial.phases(Submit):
-        return f"its load comes from {count} machines, and workloads (`submit`) are sent from one so far"
+    submits = trial.phases(Submit) if count > 1 and trial.on != "sim" else ()
+    if submits and own(trial.setup.settings, "submit", "command"):
+        return f"its load comes from {count} machines, and submit.command is a program of this one"
+    for phase in submits:
+        if isinstance(phase, ReplayedTrace) and phase.options.think:
+            return (
+                f"its load comes from {count} machines, and {phase.name} submits jobs when others have ended (think), "
+                "which one client alone can do"
+            )
     return None
 
 

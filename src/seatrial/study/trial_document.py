@@ -17,7 +17,7 @@ from seatrial.stacks import model_verified
 
 def stages_of(trial: Trial, stack: Stack) -> Sequence[Stage]:
     """The lifecycle of the trial: the stack's, and what the runtimes of its kubelets tell."""
-    told = trial.on == "local" and any(group.kubelet and not group.containers for group in trial.node_groups())
+    told = trial.on == "local" and any(group.kubelet for group in trial.node_groups())
     return with_kubelets(stack.stages) if told else stack.stages
 
 

@@ -131,6 +131,8 @@ class LiveCluster:
             await self._nodes.add(group)
         await self._nodes.count_existing()
         await self._prepare_stack()
+        if session.machines:
+            await session.machines.start()
         await self._requests.prepare()
         await self._watches.sync()
         session.start_clock()
@@ -212,6 +214,8 @@ class LiveCluster:
         await self._session.stop_tasks()
         await self._watches.stop()
         await self._requests.stop()
+        if self._session.machines:
+            await self._session.machines.stop()
         if self._scraper:
             await self._scraper.finish()
         try:

@@ -22,7 +22,7 @@ def validity_of(
     """For trial.json, with `reasons` not to trust the figures."""
     ledger, observer, lag, phases = session.ledger, session.observer, watches.lag, requests.phases
     created = ledger.counts[ledger.number["created"]]
-    sent = len(ledger.workload_phase) - sum(observer.failures.values())
+    sent = ledger.counts[ledger.number["submitted"]] - sum(observer.failures.values())
     missed = [gap.missed for gap in watches.gaps()]
     reasons = [Doubt(problem) for problem in session.problems]
     reasons += [Doubt(f"{death}: times include its absence", (TIMES, RATES)) for death in session.deaths]
@@ -31,7 +31,7 @@ def validity_of(
         reasons.append(Doubt(f"watches missed events in {sum(missed)} gaps", (TIMES, RATES)))
     if created < sent:
         reasons.append(Doubt(f"{sent} workloads were created and only {created} were seen"))
-    machines = phases.machines if phases else None
+    machines = session.machines
     reasons += machines.doubts if machines else []
     refused = scraper.refused if scraper else {}
     return {

@@ -68,7 +68,7 @@ class RequestLoad:
         self._bindings = RoleBindings(session.client, session.namespace, session.labels)
         self.phases = RequestPhases(
             session.trial, session.client, self._acting, session.labels, session.namespace, session.directory,
-            session.break_off, session.cluster_kinds,
+            session.break_off, session.cluster_kinds, session.machines,
         )  # fmt: skip
         if self._before:
             await self._before()

@@ -14,6 +14,7 @@ from typing import Any
 
 from seatrial.clusters.access.applying import apply
 from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
+from seatrial.clusters.requests.load_machines import LoadMachines
 from seatrial.clusters.requests.request_phases import load_namespaces
 from seatrial.clusters.supervision.supervisor import Death
 from seatrial.kube import Access, Client, Mark, Resource, clock
@@ -46,6 +47,10 @@ class Session:
         self.doubts: list[Doubt] = []  # reasons of the host's not to trust the figures
         self.evidence: dict[str, Any] = {}  # what the host measured, for the validity in trial.json
         self.watch_error: int | None = None  # of watch times, in ns; None: nothing to compare them with
+        client = trial.setup.client  # its `machines` send the load, if it has more than one
+        self.machines = (
+            LoadMachines(client.machines, directory, self.break_off, client.rate) if client.machines > 1 else None
+        )
         self.tasks: list[asyncio.Task[None]] = []
         self.wall_epoch = 0
         self._client: Client | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,9 +19,10 @@ from seatrial.clusters.access.submitting import (
 )
 from seatrial.clusters.kwok.fake_nodes import CONNECTIONS
 from seatrial.clusters.live.session import Session
+from seatrial.clusters.live.shared_submissions import SharedSubmissions
 from seatrial.kube import Lost, Unreachable, clock
 from seatrial.model.closed_loop import ReadyItems
-from seatrial.model.interfaces import Tally
+from seatrial.model.interfaces import Manifest, Tally
 from seatrial.model.lifecycle import ADMITTED
 from seatrial.model.load import Load, lateness
 from seatrial.model.plan import Workload
@@ -42,12 +42,14 @@ class WorkloadSubmitter:
     def __init__(self, session: Session, place: Callable[[Workload], Workload]) -> None:
         self.workloads: list[Workload] = []
         self._session, self._place = session, place
-        self._objects: list[list[tuple[Any, str]]] = []  # per workload: resource and name of what was made for it
         priorities = {shape.priority for submit in session.trial.phases(Submit) for shape in submit.shapes}
         # Where a queue admits workloads, its priorities are not those of pods.
         self._preempts = len(priorities) > 1 and ADMITTED.name not in session.ledger.number
         self._limit = RateLimit.of(session.trial.setup.client.rate)
         self._method: SubmitMethod
+        self._shared = (
+            SharedSubmissions(session, session.machines, self._known, self._answered) if session.machines else None
+        )
 
     def connect(self, kubeconfig: str) -> None:
         """Chooses the way: the user's `submit.command` with this kubeconfig, else the API."""
@@ -62,9 +64,11 @@ class WorkloadSubmitter:
 
     async def load(self, load: Load) -> Tally:
         """Submits them all; how close the client came to the times asked for."""
-        phase = self._session.ledger.phase(load.phase)
         if not load.count:
             return Tally(load.phase, 0, 0, 0)
+        if self._shared:
+            return await self._shared.load(load)
+        phase = self._session.ledger.phase(load.phase)
         sent: list[int] = []
         if load.due is None:
             send = lambda index: self._submit(load.item(index), phase, sent)  # noqa: E731
@@ -120,8 +124,8 @@ class WorkloadSubmitter:
         late = lateness(np.asarray(due, dtype=np.int64), [at - start for at in sent])
         return Tally(load.phase, load.count, took, took, *late)
 
-    async def _submit(self, item: Workload, phase: int, sent: list[int]) -> None:
-        """The workload is known before its request leaves: the watch may be faster than the answer."""
+    def _known(self, item: Workload, phase: int) -> tuple[int, Workload]:
+        """Makes a workload known before its request leaves: the watch may be faster than the answer."""
         session, observer, workload = self._session, self._session.observer, self._place(item)
         if self._preempts and not workload.shape.image:
             workload = survives_preemption(workload)
@@ -130,16 +134,28 @@ class WorkloadSubmitter:
         self.workloads.append(workload)
         if workload.interactive:
             observer.interactive.add(workload.name)
-        manifests = session.stack.real.for_setup(session.trial.setup).render(workload, session.labels)
-        self._objects.append([(manifest.resource, manifest.name) for manifest in manifests])
+        return number, workload
+
+    async def _submit(self, item: Workload, phase: int, sent: list[int]) -> None:
+        number, workload = self._known(item, phase)
+        manifests = self._rendered(workload)
         now = clock()
         sent.append(now)
-        observer.workload(workload.name, "submitted", now, time_sources.CLIENT)
+        self._session.observer.workload(workload.name, "submitted", now, time_sources.CLIENT)
         try:
             why = (await self._method.send(workload, manifests)).refused
         except (Lost, Unreachable, NoVerdict) as error:
             why = error.message
-        session.submissions.add(number, workload, now - observer.epoch, why)
+        self._answered(number, workload, now, why)
+
+    def _rendered(self, workload: Workload) -> Sequence[Manifest]:
+        session = self._session
+        return session.stack.real.for_setup(session.trial.setup).render(workload, session.labels)
+
+    def _answered(self, number: int, workload: Workload, sent: int, why: str, error: int = 0) -> None:
+        """The server took the workload, or refused it (`why`). `sent` is known to `error` ns."""
+        session, observer = self._session, self._session.observer
+        session.submissions.add(number, workload, sent - observer.epoch, why, error)
         session.submissions.flush()
         if why:
             observer.failures[why] = observer.failures.get(why, 0) + 1
@@ -154,6 +170,7 @@ class WorkloadSubmitter:
         phases = {session.ledger.phase(name) for name in what.of}
         for number, phase in enumerate(session.ledger.workload_phase):
             if phase in phases:
-                namespace = session.namespace_of(self.workloads[number])
-                for resource, name in self._objects[number]:
-                    await session.client.delete(resource, name, namespace)
+                workload = self.workloads[number]
+                namespace = session.namespace_of(workload)
+                for manifest in self._rendered(workload):
+                    await session.client.delete(manifest.resource, manifest.name, namespace)

@@ -35,7 +35,12 @@ def state_of(
     number = observer.ledger.number
     ended = [number[stage] for stage in ("completed", "failed", "deleted")]
     has_reached = observer.ledger.has_reached
-    pods = {n: _Pods() for n in range(len(workloads)) if not any(has_reached(n, end) for end in ended)}
+    sent = number["submitted"]  # machines of a load tell of it a moment later
+    pods = {
+        n: _Pods()
+        for n in range(len(workloads))
+        if has_reached(n, sent) and not any(has_reached(n, end) for end in ended)
+    }
     index = {observer.nodes[name]: place for place, name in enumerate(nodes)}
     used: list[dict[str, int]] = [{} for _ in nodes]
     for pod in observer.pods.values():

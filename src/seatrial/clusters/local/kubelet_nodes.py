@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from seatrial.clusters.containers import containerd
 from seatrial.clusters.kwok import fake_nodes
 from seatrial.clusters.live.node_pool import NOT_READY_TAINT, FakeNodes
 from seatrial.clusters.live.session import Session
@@ -49,6 +50,7 @@ class KubeletNodes:
         self._fake = FakeNodes(session)
         self._entries: dict[str, Entry] = {}
         self._watched = False
+        self._containerd: dict[str, str] = {}  # where it is, once a group has real containers
 
     async def make(self, group: NodeGroup, first: int, there: int) -> list[str]:
         if not group.kubelet:
@@ -58,6 +60,10 @@ class KubeletNodes:
         labels = {GROUP_LABEL: group.name, **group.labels, **self._session.labels, KUBELET_LABEL: "true"}
         for name in names:
             self._entries[name] = _entry(name, group, labels, runtime)
+        if group.containers and not self._containerd:
+            directory = self._plane.layout.directory
+            await containerd.prepare(directory, self._plane.programs_given)
+            self._containerd = containerd.location(directory)
         await self._apply()
         if not self._watched:
             self._watched = True
@@ -104,6 +110,7 @@ class KubeletNodes:
     async def _apply(self) -> None:
         """Writes the file and has it read."""
         content = document(self._session.trial.setup.settings, self._entries.values())
+        content |= {"containerd": self._containerd} if self._containerd else {}
         directory = self._plane.layout.directory
         write_private(directory / f".{KUBELETS_FILE}", json.dumps(content).encode())
         (directory / f".{KUBELETS_FILE}").replace(directory / KUBELETS_FILE)
@@ -138,6 +145,7 @@ def _entry(name: str, group: NodeGroup, labels: Mapping[str, str], runtime: Mapp
         "labels": dict(labels),
         "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in group.taints],
         "stopped": False,
+        "real": group.containers,
         "runtime": {**runtime},
     }
 

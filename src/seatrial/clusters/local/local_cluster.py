@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.clusters.access import kept_clusters
+from seatrial.clusters.containers.containerd import with_containerd
 from seatrial.clusters.kwok import stage_objects
 from seatrial.clusters.live.live_cluster import LiveCluster
 from seatrial.clusters.live.node_pool import FakeNodes, NodePool
@@ -27,6 +28,7 @@ from seatrial.clusters.local.load_setup import LoadSetup, logins
 from seatrial.clusters.local.plane import LocalControlPlane
 from seatrial.clusters.local.profiling import profile
 from seatrial.clusters.requests.metrics_scraper import MetricsScraper
+from seatrial.clusters.supervision.directories import clusters_root
 from seatrial.kube import ApiProblem, access_from
 from seatrial.kube.resources import NAMESPACES, NODES
 from seatrial.model.control_plane import ControlPlane, Override
@@ -68,6 +70,8 @@ def _plane(session: Session, audit: AuditTrail) -> LocalControlPlane:
     trial, stack = session.trial, session.stack
 
     def amend(plane: ControlPlane) -> ControlPlane:
+        if any(group.containers for group in trial.node_groups()):
+            plane = with_containerd(plane, clusters_root() / made.name)
         return stack.real.amend(for_fake_nodes(plane), trial.setup)
 
     fake = [group for group in trial.node_groups() if not group.kubelet]
@@ -82,7 +86,8 @@ def _plane(session: Session, audit: AuditTrail) -> LocalControlPlane:
         overrides={name: _override(part) for name, part in trial.setup.components.items()},
     )
     binaries = Path(trial.target.binaries) if trial.target.binaries else None
-    return LocalControlPlane(options=options, amend=amend, binaries=binaries, died=session.died)
+    made = LocalControlPlane(options=options, amend=amend, binaries=binaries, died=session.died)
+    return made
 
 
 def _override(part: ComponentOverride) -> Override:

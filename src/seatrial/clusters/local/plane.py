@@ -105,6 +105,11 @@ class LocalControlPlane:
         return self._options.kubelets is not None
 
     @property
+    def programs_given(self) -> Path | None:
+        """The directory of ready-made programs (`--binaries`), if any."""
+        return self._binaries if isinstance(self._binaries, Path) else None
+
+    @property
     def url(self) -> str:
         """Of the API server."""
         return self.plane.url

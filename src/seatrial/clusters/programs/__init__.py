@@ -36,8 +36,11 @@ KWOK = GoBinary(
     replace=(("pkg/utils/informer/event.go", _FROM_THE_BEGINNING, _WHERE_IT_ENDED),),
 )  # fmt: skip
 
-# Many kubelets in one process, over a container runtime that plays containers (docs/kubelets.md).
+# Many kubelets in one process, over a container runtime that plays containers, or containerd (docs/kubelets.md).
 KUBELETS = GoBinary("kubelets", _GO / "kubelets", ".", _STAMPS)
+
+# What real containers run: our whole image, and the network plugin of containerd.
+POD = GoBinary("pod", _GO / "pod", ".")
 
 # What a cluster runs, in the order in which they are built.
 CONTROL_PLANE = (ETCD, KWOK, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER)

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.clusters.access.submitting import RateLimit
 from seatrial.clusters.requests.load_shares import LoadShare
 from seatrial.clusters.requests.request_templates import RequestTemplate
 from seatrial.clusters.requests.sending import PhaseProgress, Sender
+from seatrial.clusters.requests.workload_share import Submitted, WorkloadSender, WorkloadShare
 from seatrial.kube import Access, Client, ClientIdentity, clock
 from seatrial.record.requests import RequestLog
 from seatrial.scenario.actions.send_requests import Requests
@@ -50,8 +52,10 @@ class Sent:
 class LoadMachine:
     """The actor; one phase at a time for each name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rate: float | None = None) -> None:
         self._name = name
+        self._limit = RateLimit.of(rate)  # of submissions: this machine's part of the client's
+        self._workloads: dict[str, WorkloadSender] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="seatrial-load-"))
         self._senders: dict[str, Sender] = {}
         self._clients: dict[str, Client] = {}
@@ -95,6 +99,26 @@ class LoadMachine:
         for name in found:
             (self._folder / name).unlink()
         return found
+
+    async def prepare_workloads(self, packed: bytes) -> None:
+        """Opens the connections of a phase of submissions."""
+        one: WorkloadShare = pickle.loads(packed)
+        sender = self._workloads[one.phase] = WorkloadSender(one, self._limit)
+        await sender.connect()
+
+    async def submit(self, phase: str, begin: int, end: int, behind: int) -> None:
+        """Submits its workloads below the index `end`, from `begin` on, a time of its own clock. `behind`: ns by which this machine
+        follows the first one under the client's rate."""
+        self._limit.free = max(self._limit.free, begin + behind)
+        await self._workloads[phase].send(begin, end)
+
+    async def submitted(self, phase: str) -> Submitted:
+        """What was submitted since the last call."""
+        return self._workloads[phase].news()
+
+    async def end_workloads(self, phase: str) -> Submitted:
+        """Ends a phase of submissions, also in the middle; what was not told yet."""
+        return await self._workloads.pop(phase).end()
 
     async def leave(self) -> None:
         """Removes what is left on its disk."""

@@ -39,19 +39,18 @@ def load_namespaces(trial: Trial, namespace: str) -> list[str]:
 
 class RequestPhases:
     """Runs the phases. `stopped` is called with the reason if the server cannot go on; cluster-scoped kinds that a phase creates
-    are added to `outside`."""
+    are added to `outside`. `machines` send the requests, if there are any."""
 
     def __init__(
         self, trial: Trial, client: Client, acting: Acting, labels: Mapping[str, str], namespace: str, directory: Path,
-        stopped: Callable[[str], None], outside: set[Resource],
+        stopped: Callable[[str], None], outside: set[Resource], machines: LoadMachines | None = None,
     ) -> None:  # fmt: skip
         self.namespaces = load_namespaces(trial, namespace)
         self.progress: dict[str, PhaseProgress] = {}
         self._trial, self._client, self._acting, self._labels, self._stopped = trial, client, acting, labels, stopped
         self._directory, self._outside = directory, outside
         self.log = RequestLog(directory)
-        count = trial.setup.client.machines
-        self.machines = LoadMachines(count, directory, stopped) if count > 1 else None
+        self._machines = machines
         self._tasks: list[asyncio.Task[None]] = []
         phases = {phase.name: phase for phase in trial.phases(Requests) if phase.verb == "create"}
         self._created = CreatedObjects(client, f"{STUDY_LABEL}={labels[STUDY_LABEL]}", phases)
@@ -60,8 +59,6 @@ class RequestPhases:
     async def prepare(self) -> None:
         """Creates the namespaces and starts the watches."""
         _open_many_files()
-        if self.machines:
-            await self.machines.start()
         if self._trial.namespaces:
             await self._make_namespaces()
         untils = [phase for step in self._trial.steps for phase in step if isinstance(phase, WaitForObjects)]
@@ -105,7 +102,7 @@ class RequestPhases:
 
     async def run(self, phase: Requests) -> Tally:
         """Sends all requests of a phase."""
-        wanted = 1 if self.machines else MOST_OPEN if phase.per_s else phase.workers
+        wanted = 1 if self._machines else MOST_OPEN if phase.per_s else phase.workers
         client = await self._acting(phase.identity, wanted)
         try:
             kinds = {(str(m["apiVersion"]), str(m["kind"])) for m in phase.objects}
@@ -115,9 +112,9 @@ class RequestPhases:
             templates = [
                 template_of(phase, m, found[str(m["apiVersion"]), str(m["kind"])], self._labels) for m in phase.objects
             ]
-            if self.machines:
+            if self._machines:
                 progress = self.progress[phase.name] = PhaseProgress()
-                return await self.machines.run(phase, templates, client, self.namespaces, self.epoch, progress)
+                return await self._machines.run(phase, templates, client, self.namespaces, self.epoch, progress)
             sender = Sender(phase, templates, client, self.namespaces, self.log, self.epoch, self._stopped)
             self.progress[phase.name] = sender.progress
             return await sender.run()
@@ -165,9 +162,7 @@ class RequestPhases:
         ]
 
     async def stop(self) -> None:
-        """Ends the watches, and lets the machines of the load go."""
-        if self.machines:
-            await self.machines.stop()
+        """Ends the watches."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

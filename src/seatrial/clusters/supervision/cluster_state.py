@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.clusters.supervision.containers_left import remove_containers
 from seatrial.clusters.supervision.directories import (
     Layout,
     cannot_write,
@@ -77,6 +78,7 @@ class DirectoryClaim:
     def remove(self) -> None:
         """Removes the whole directory, then gives up the claim."""
         with _registry():
+            remove_containers(self.layout.directory)
             shutil.rmtree(self.layout.directory, ignore_errors=True)
             os.close(self._descriptor)
 
@@ -163,6 +165,7 @@ def _clear(layout: Layout) -> None:
     state = read_state(layout)
     if state:
         end_processes(state)
+    remove_containers(layout.directory)
     shutil.rmtree(layout.directory, ignore_errors=True)
 
 

@@ -20,6 +20,7 @@ from seatrial.report.page.markup import Html, join, json_block, tag
 from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.search_section import search
+from seatrial.report.page.sensitivity import sensitivity
 from seatrial.report.page.steps import steps
 from seatrial.report.page.summary import summary
 from seatrial.report.page.teams import teams
@@ -33,6 +34,7 @@ from seatrial.report.page.waterfall import waterfall
 SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     search,
     summary,
+    sensitivity,
     totals,
     teams,
     replays,
@@ -45,7 +47,17 @@ SECTIONS: tuple[Callable[[View], PageSection | None], ...] = (
     again,
 )
 
-_SCRIPTS = ("base.js", "lines.js", "waterfall.js", "steps.js", "timeline.js", "teams.js", "clog.js", "main.js")
+_SCRIPTS = (
+    "base.js",
+    "lines.js",
+    "heat.js",
+    "waterfall.js",
+    "steps.js",
+    "timeline.js",
+    "teams.js",
+    "clog.js",
+    "main.js",
+)
 _LIGHT_OR_DARK = "Light or dark"
 
 

@@ -122,11 +122,14 @@ def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
     elif known.existing:
         what = f"set-up '{planning.setup}' uses existing nodes, which are never changed"
         planning.wrong((*phase.path, change), what, "change only nodes that the scenario makes")
-    elif change in KUBELET_CHANGES and (not known.kubelet or known.containers):
-        what = f"'{change}' is done to kubelets with played containers, and the nodes of '{group}' have none"
+    elif change in KUBELET_CHANGES and not known.kubelet:
+        what = f"'{change}' is done to kubelets, and the nodes of '{group}' have none"
         planning.wrong(
             (*phase.path, change), what, "give the group `kubelet: true`; for fake nodes there are unready and ready"
         )
+    elif change in RUNTIME_CHANGES and known.containers:
+        what = f"'{change}' is done to played containers, and those of '{group}' are real"
+        planning.wrong((*phase.path, change), what, "give the group `kubelet: true`, or use `stop` and `start`")
     elif fields.count is not None and fields.count > known.count:
         what = f"{fields.count} nodes of '{group}', which has {known.count}"
         planning.wrong((*phase.path, "count"), what, f"write {known.count} or less")

@@ -1,8 +1,8 @@
 // Lines over a parameter with a band around each: axes in round steps, a marker and a dash of its own for every line.
 
-function scaleOf(values, labels) {
+function scaleOf(values, labels, wanted) {
   const low = Math.min(...values), high = Math.max(...values);
-  const log = !labels && low > 0 && high / low >= 200;
+  const log = !labels && low > 0 && (wanted ?? high / low >= 200);
   const f = log ? Math.log : (v) => v;
   const span = f(high) - f(low) || 1, room = labels ? 0.5 : 0;
   return { log, at: (v) => (f(v) - f(low) + room) / (span + 2 * room) };
@@ -19,7 +19,7 @@ function drawLines(plot, panel, x, y, names, hidden, plain) {
     picture.append(svg('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle' }, 'nothing completed here'));
     return;
   }
-  const scale = scaleOf([...all.map((p) => p.x), ...(x.time ? [0] : [])], x.labels);
+  const scale = scaleOf([...all.map((p) => p.x), ...(x.time ? [0] : [])], x.labels, x.log);
   const most = Math.max(...(points.length ? points : all).flatMap((p) => [p.y, p.high ?? 0, ...(p.dots ?? [])]), 0);
   const reach = most > 0 ? most * 1.04 : 1;
   const px = (v) => left + scale.at(v) * (width - left - right), py = (v) => height - bottom - (v / reach) * (height - top - bottom);
@@ -87,7 +87,7 @@ charts.lines = (figure, data) => {
       if (panel.title) cell.append(el('h4', {}, panel.title));
       cell.append(inner);
       box.append(cell);
-      drawLines(inner, panel, data.x, data.y, order, hidden, data.plain);
+      drawLines(inner, panel, data.x, 'time' in panel ? { ...data.y, time: panel.time } : data.y, order, hidden, data.plain);
     }
   }
   return draw;

@@ -1,4 +1,4 @@
-// Many real kubelets in one process, over a container runtime that only plays containers.
+// Many real kubelets in one process, over a container runtime that plays containers, or over containerd.
 //
 // A file says which nodes there are and what their runtimes do. Whoever changes it writes a line to the Unix socket, and is
 // answered once the change is made: "ok", or what is wrong. The API server is the only address that is dialled.
@@ -27,8 +27,9 @@ import (
 
 // Wanted is the file: the nodes, and the processors that all of them share (0: each node has its own).
 type Wanted struct {
-	MachineCores float64    `json:"machineCores"`
-	Nodes        []NodeSpec `json:"nodes"`
+	MachineCores float64        `json:"machineCores"`
+	Containerd   ContainerdSpec `json:"containerd"` // of the nodes with real containers
+	Nodes        []NodeSpec     `json:"nodes"`
 }
 
 func main() {
@@ -106,7 +107,7 @@ func (f *Fleet) apply(ctx context.Context) error {
 		there[spec.Name] = true
 		node := f.nodes[spec.Name]
 		if node == nil {
-			node = newNode(spec, f)
+			node = newNode(spec, f, wanted.Containerd)
 			f.nodes[spec.Name] = node
 		}
 		if err := node.become(ctx, spec); err != nil {

@@ -29,6 +29,7 @@ type NodeSpec struct {
 	Taints   []v1.Taint        `json:"taints"`
 	Stopped  bool              `json:"stopped"` // no kubelet; its containers run on
 	Runtime  RuntimeSpec       `json:"runtime"`
+	Real     bool              `json:"real"` // containers of containerd; else they are played
 }
 
 // Node is one node: the runtime, which stays, and the kubelet, which comes and goes.
@@ -37,17 +38,22 @@ type Node struct {
 	fleet   *Fleet
 	root    string
 	runtime *runtime
-	life    *life // of the kubelet that runs; nil without one
+	real    *realContainers // nil where they are played
+	life    *life           // of the kubelet that runs; nil without one
 }
 
-func newNode(spec NodeSpec, fleet *Fleet) *Node {
+func newNode(spec NodeSpec, fleet *Fleet, containerd ContainerdSpec) *Node {
 	work := fleet.machine
 	if work == nil {
 		cores := resource.MustParse(spec.Capacity["cpu"])
 		work = newMachine(float64(cores.MilliValue()) / 1000)
 	}
 	root, _ := filepath.Abs(filepath.Join(fleet.root, spec.Name))
-	return &Node{spec: spec, fleet: fleet, root: root, runtime: newRuntime(spec.Name, work, fleet.journal)}
+	node := &Node{spec: spec, fleet: fleet, root: root, runtime: newRuntime(spec.Name, work, fleet.journal)}
+	if spec.Real {
+		node.real = newRealContainers(containerd, spec.Name, fleet.journal)
+	}
+	return node
 }
 
 // become starts or stops the kubelet, and tells the runtime what to do from now on.
@@ -72,6 +78,9 @@ func (n *Node) stop() {
 func (n *Node) remove() {
 	n.stop()
 	n.runtime.clear()
+	if n.real != nil {
+		n.real.clear()
+	}
 	_ = os.RemoveAll(n.root)
 }
 
@@ -127,6 +136,14 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	deps := n.dependencies(life, client, heartbeats)
+	if n.real != nil {
+		deps.OSInterface = ownFiles{root: n.root}
+		deps.RemoteRuntimeService, deps.RemoteImageService, err = n.real.services(life)
+		if err != nil {
+			end()
+			return err
+		}
+	}
 	if err := os.MkdirAll(n.root, 0o700); err != nil {
 		end()
 		return err
@@ -167,7 +184,7 @@ func (n *Node) overhear(ctx context.Context, updates <-chan kubetypes.PodUpdate)
 				return
 			case update := <-updates:
 				for _, pod := range update.Pods {
-					n.runtime.hear(string(pod.UID), pod.Annotations, update.Op == kubetypes.REMOVE)
+					n.hear(string(pod.UID), pod.Annotations, update.Op == kubetypes.REMOVE)
 				}
 				select {
 				case passed <- update:
@@ -178,6 +195,14 @@ func (n *Node) overhear(ctx context.Context, updates <-chan kubetypes.PodUpdate)
 		}
 	}()
 	return passed
+}
+
+func (n *Node) hear(uid string, annotations map[string]string, gone bool) {
+	if n.real != nil {
+		n.real.hear(uid, annotations, gone)
+	} else {
+		n.runtime.hear(uid, annotations, gone)
+	}
 }
 
 // clients are those of a kubelet: one with its limits (50 requests per second, bursts of 100), one for heartbeats without.

@@ -1,0 +1,3 @@
+module seatrial.dev/pod
+
+go 1.26
