@@ -62,7 +62,8 @@ def run(folder: Path, name: str, on: str, kubelet: str, model: Model, jobs: str)
     latency, work = round(model.latency * 1000), round(model.work * 1000)
     text = SCENARIO.format(kubelet=kubelet, cores=CORES, latency=latency, work=work)
     scenario, out = folder / f"{name}.yaml", folder / name
-    if not (scenario.exists() and scenario.read_text() == text and (out / "summary.csv").exists()):
+    wanted = {int(number) for number in jobs.split(",")}
+    if not (scenario.exists() and scenario.read_text() == text and wanted <= _there(out)):
         scenario.write_text(text)
         command = ["run", scenario.name, "--on", on, "-o", name, "--force", "--set", f"jobs={jobs}"]
         done = subprocess.run(
@@ -75,6 +76,11 @@ def run(folder: Path, name: str, on: str, kubelet: str, model: Model, jobs: str)
     )  # fmt: skip
     rows = pl.read_csv(out / "summary.csv").join(pods, on="trial").iter_rows(named=True)
     return {row["jobs"]: Seen(row["total_s"], row["mean"], row["most"], row["least"]) for row in rows}
+
+
+def _there(out: Path) -> set[int]:
+    """Numbers of jobs that a study has: one that was interrupted lacks some."""
+    return set(pl.read_csv(out / "summary.csv")["jobs"]) if (out / "summary.csv").exists() else set()
 
 
 def fitted(folder: Path, jobs: int, seen: Seen) -> Model:
