@@ -6,6 +6,7 @@ What answers is a web server that remembers who asked for what; `test_load_machi
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from seatrial import stacks
 from seatrial.clusters.requests.load_machines import LoadMachines
 from seatrial.clusters.requests.request_templates import template_of
 from seatrial.clusters.requests.sending import PhaseProgress
@@ -137,3 +139,11 @@ def test_the_shortest_of_many_round_trips_says_how_well_a_clock_is_known() -> No
     assert found.ours(found.theirs(7)) == 7
     later: Any = ClockOffset(offset=1009, error=3)
     assert found.drifted(later) == ClockOffset(offset=999, error=15)
+
+
+def test_every_stack_can_be_sent_to_a_machine_that_submits_its_workloads() -> None:
+    for name in stacks.settings():
+        stack = stacks.find(name)
+        again = pickle.loads(pickle.dumps(stack))
+        assert again.name == name
+        assert type(again.real) is type(stack.real)
