@@ -66,7 +66,7 @@ def cases(paths: list[Path]) -> Iterator[Case]:
         elif trace.format.name == "philly":
             yield Case("philly", jobs, _philly(trace))
         elif trace.format.name == "swf":
-            yield Case(path.name.partition(".")[0], jobs, _swf(trace))
+            yield Case(path.name.removesuffix(".gz").removesuffix(".swf"), jobs, _swf(trace))
         else:
             sys.exit(f"traces: {path.name} is {trace.format.about}: no benchmark of it")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tomllib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +12,15 @@ from typing import Any, cast
 import pytest
 
 from seatrial import stacks
+from seatrial.clusters.containers import containerd
+from seatrial.clusters.containers.pod_image import IMAGE
 from seatrial.clusters.live.session import Session
-from seatrial.clusters.local.components import KUBELETS_FILE, KUBELETS_SOCKET
+from seatrial.clusters.local.components import KUBELETS_FILE, KUBELETS_SOCKET, PlaneOptions, describe
 from seatrial.clusters.local.kubelet_nodes import KubeletNodes
 from seatrial.clusters.local.plane import LocalControlPlane
+from seatrial.clusters.supervision.containers_left import ContainersPlace
 from seatrial.clusters.supervision.directories import Layout
+from seatrial.clusters.supervision.ports import Ports
 from seatrial.model.errors import SetupProblem
 from seatrial.model.lifecycle import PLAIN
 from seatrial.model.plan import NodeGroup, PlayedRuntime, Span
@@ -28,10 +33,13 @@ from tests.sim.making import submit, to_the_end, trial
 
 AS_SET = NodeGroup("w", 2, {"cpu": 4000, "memory": 1, "nvidia.com/gpu": 2}, kubelet=True)
 OWN = NodeGroup("own", 1, {"cpu": 1000, "memory": 1}, kubelet=True, runtime=PlayedRuntime(Span(5, 9), at_once=3))
+REAL = NodeGroup("r", 1, {"cpu": 1000, "memory": 1}, kubelet=True, containers=True)
 Act = Callable[[KubeletNodes, Session], Awaitable[None]]
 
 
 class _Plane:
+    programs_given = None
+
     def __init__(self, directory: Path) -> None:
         self.layout = Layout(directory)
 
@@ -78,6 +86,48 @@ def test_a_node_has_the_runtime_of_its_group_or_the_times_of_the_settings(tmp_pa
     assert written["w-1"]["runtime"]["work"] == 500 * MILLISECOND
     assert (written["own-0"]["runtime"]["sandbox"], written["own-0"]["runtime"]["work"]) == ([5, 9], 0)
     assert written["own-0"]["runtime"]["atOnce"] == 3
+
+
+def test_real_containers_are_prepared_once_and_the_process_is_told_where_containerd_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[Path] = []
+
+    async def prepare(directory: Path, _: Path | None) -> None:
+        prepared.append(directory)
+
+    monkeypatch.setattr(containerd, "prepare", prepare)
+
+    async def act(nodes: KubeletNodes, _: Session) -> None:
+        await nodes.make(AS_SET, 0, 0)
+        assert prepared == [] and "containerd" not in json.loads((tmp_path / KUBELETS_FILE).read_text())
+        await nodes.make(REAL, 0, 2)
+        await nodes.make(REAL, 1, 3)
+
+    _with_kubelets(tmp_path, act)
+    assert prepared == [tmp_path]
+    place = ContainersPlace(tmp_path)
+    said = json.loads((tmp_path / KUBELETS_FILE).read_text())
+    assert said["containerd"] == {"socket": str(place.socket), "cgroup": f"/{place.name}", "image": IMAGE}
+    assert {name: node["real"] for name, node in _written(tmp_path).items()} == {
+        "w-0": False, "w-1": False, "r-0": True, "r-1": True
+    }  # fmt: skip
+
+
+def test_the_kubelets_of_a_plane_with_containerd_start_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containerd, "program", lambda name: Path("/usr/bin") / name)
+    ports = Ports()
+    plane = describe(PlaneOptions(kubelets={"nodes": []}), ports)
+    ports.release()
+    amended = containerd.with_containerd(plane, tmp_path)
+    assert "containerd" in amended.component("kubelets").needs
+    config = tomllib.loads(str(amended.files["containerd.toml"]))
+    assert all(Path(config[key]).is_relative_to(tmp_path) for key in ("root", "state"))
+    assert len(str(ContainersPlace(tmp_path / ("long" * 40)).socket)) < 107, (
+        "the kernel takes no longer path of a socket"
+    )
 
 
 def test_a_step_changes_the_nodes_it_names_and_the_diagnosis_knows_why(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from seatrial.clusters import machine_checks
 from seatrial.clusters.containers import containerd, requirements
+from seatrial.clusters.containers.canary import why_no_container
 from seatrial.clusters.containers.pod_image import IMAGE, write_archive
 from seatrial.clusters.containers.requirements import Lack, cgroup_version, lacks, program, version
 from seatrial.clusters.supervision.containers_left import ContainersPlace, is_left, remove_containers
@@ -55,6 +56,7 @@ def equipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(requirements, "SEARCHED", str(tmp_path))
     monkeypatch.setattr(requirements, "_rights", lambda: iter(()))
     monkeypatch.setattr(requirements, "_cgroups", lambda _: iter(()))
+    monkeypatch.setattr(requirements, "why_no_container", lambda _: "")
     return tmp_path
 
 
@@ -89,6 +91,16 @@ def test_a_runtime_that_is_too_old_is_refused(equipped: Path, name: str, says: s
 def test_a_runtime_without_a_version_is_refused(equipped: Path) -> None:
     _program(equipped, "runc", "no such thing")
     assert "runc does not say its version" in _refused()
+
+
+def test_a_machine_on_which_runc_runs_nothing_is_refused_with_what_it_says(
+    equipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (equipped / "runc").write_text(
+        "#!/bin/sh\n[ $1 != --version ] || exec echo runc version 1.1.5\necho no permission >&2; exit 1\n"
+    )
+    monkeypatch.setattr(requirements, "why_no_container", why_no_container)
+    assert "runc can run no container here: no permission" in _refused()
 
 
 def test_without_root_or_the_right_to_mount_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

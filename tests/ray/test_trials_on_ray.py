@@ -64,9 +64,18 @@ def test_a_study_on_two_nodes_has_the_bytes_of_one_process(
 
 def test_a_ray_of_ones_own_leaves_nothing_behind(seatrial: Seatrial, sweep: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:  # its sockets have paths of at most 107 bytes
-        done = seatrial("run", sweep, "--set", "jobs=2", "--ray", "local", "-o", "out", TMPDIR=short)
+        home = Path(short) / "home"
+        home.mkdir()
+        done = seatrial("run", sweep, "--set", "jobs=2", "--ray", "local", "-o", "out", TMPDIR=short, HOME=str(home))
         assert done.returncode == 0, done.stderr
-        assert not list(Path(short).iterdir())
+        assert [one.name for one in Path(short).iterdir()] == ["home"]
+        assert not (home / ".ray").exists(), "a token there would be asked for by every `ray start` from then on"
+
+
+def test_auto_is_the_ray_that_the_environment_names(seatrial: Seatrial, sweep: Path, ray: RayNodes) -> None:
+    done = seatrial("run", sweep, "--set", "jobs=2", "--ray", "auto", "-o", "out", RAY_ADDRESS=ray.address)
+    assert done.returncode == 0, done.stderr
+    assert "on a Ray of 2 machines with 2 cores" in done.stderr
 
 
 def test_workers_and_a_machine_that_are_killed_cost_nothing_but_time(seatrial: Seatrial, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def _traces(study: Study, trial: str, into: Path | None, folder: Path) -> list[P
 
 def _as_sktrace(file: Path | None, into: Path | None) -> None:
     """A trace of any format, as a replay would submit it."""
-    from seatrial.cli.output import check_file, nearest_named
+    from seatrial.cli.output import bare_name, check_file, nearest_named
     from seatrial.record.files import atomic_write
     from seatrial.traces.arrivals import arrange
     from seatrial.traces.options import TraceOptions
@@ -101,7 +101,7 @@ def _as_sktrace(file: Path | None, into: Path | None) -> None:
         raise UsageProblem(
             f"--to {SKTRACE}: {what}", "name a trace of workloads, like january/trace.parquet or kth.swf"
         )
-    target = into or Path(f"{file.name.partition('.')[0]}.sktrace")
+    target = into or Path(f"{bare_name(file)}.sktrace")
     check_file("--into", target)
     options = TraceOptions()
     with nearest_named():

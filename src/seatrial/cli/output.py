@@ -111,6 +111,11 @@ def check_file(option: str, path: Path | None) -> None:
         raise UsageProblem(f"{option} {cut(str(path))}: {error.strerror}", "name another file") from None
 
 
+def bare_name(file: Path) -> str:
+    """Name of a trace without its ending, also of a gzipped one. Other dots stay: `KTH-SP2-1996-2.1-cln.swf` has one."""
+    return Path(file.name.removesuffix(".gz")).stem
+
+
 def study_directory(given: Path | None, option: Path | None) -> Path:
     """The study that a command works on: `-o OUT`, or OUT as an argument."""
     if given is not None and option is not None and given != option:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.output import check_file, nearest_named, with_volume
+from seatrial.cli.output import bare_name, check_file, nearest_named, with_volume
 from seatrial.model.errors import UsageProblem
 from seatrial.traces.options import FRACTIONS, ROUND_UP, TraceOptions
 
@@ -61,7 +61,7 @@ def inspect(
         format=form, columns=_columns(column), strict=strict, processors_per_pod=processors_per_pod, gpus_per_pod=gpus_per_pod,
         fractions=_fractions(fractions), unknown_duration=_duration(unknown_duration), unknown_size=unknown_size,
     )  # fmt: skip
-    target = picture or Path(f"{file.name.partition('.')[0]}-trace.png")
+    target = picture or Path(f"{bare_name(file)}-trace.png")
     if target.suffix not in PICTURES:
         raise UsageProblem(f"--picture {target}: unknown kind of picture", f"let it end in {', '.join(PICTURES)}")
     check_file("--picture", target)

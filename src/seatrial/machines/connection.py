@@ -6,6 +6,7 @@ Ray itself waits for minutes for an address that does not answer and logs a page
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -98,6 +99,8 @@ def _options(address: str, cores: int) -> dict[str, Any]:
         os.environ.setdefault(name, value)
     if address == LOCAL:
         os.environ[LOOPBACK_ONLY] = "0"
+        # Else Ray writes one into the user's home that stays there, and every `ray start` from then on asks for it.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         return {"address": LOCAL, "num_cpus": cores, "include_dashboard": False}
     where = _running_here() if address == AUTO else address
     host, port = _host_and_port(where)
@@ -107,7 +110,9 @@ def _options(address: str, cores: int) -> dict[str, Any]:
     if host in LOOPBACK and not _answers(_own_address(), port):
         os.environ[LOOPBACK_ONLY] = "0"
     _try(address, host, port)
-    return {"address": f"{host}:{port}"}
+    # Ray looks for a token by itself only if it finds the address by itself.
+    found_by_ray = address == AUTO and not os.environ.get("RAY_ADDRESS")
+    return {"address": AUTO if found_by_ray else f"{host}:{port}"}
 
 
 def _short_folder() -> str:
@@ -195,6 +200,7 @@ def _refused(address: str, problem: Exception) -> SetupProblem:
         remedy = "use the same versions of Python and Ray on all machines (docs/ray.md)"
         return SetupProblem(f"--ray {cut(address)}: {text}", remedy)
     remedy = (
-        "`ray status` on its head shows whether it is well; with HOST:PORT the command must run on one of its machines"
+        "`ray status` on its head shows whether it is well; with HOST:PORT the command must run on one of its machines; "
+        "a Ray that asks for a token needs RAY_AUTH_MODE=token and its token here (docs/ray.md)"
     )
     return SetupProblem(f"--ray {cut(address)}: {type(problem).__name__}: {text}", remedy)

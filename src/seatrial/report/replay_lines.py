@@ -63,7 +63,8 @@ def notes_of(line: ReplayLine) -> str:
     """How many jobs are compared, how many waited longer, and how late the replay was."""
     waits = line.waits
     text = (
-        f"{waits.jobs:,} jobs compared: {waits.longer:,} waited longer than in the trace, {waits.shorter:,} not as long"
+        f"{waits.jobs:,} jobs compared: {waits.longer:,} waited longer than in the trace, {waits.shorter:,} not as long, "
+        "each by more than a second"
     )
     text += f"; the trace has no wait of {waits.without:,} more" if waits.without else ""
     p50, p99 = line.late

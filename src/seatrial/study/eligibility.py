@@ -24,8 +24,9 @@ from seatrial.scenario.actions.wait import Wait
 
 # Memory of the API server per object, estimated from one run: 3.1 GB with 113,000 small Secrets and ConfigMaps (docs/verified.md).
 PER_OBJECT = 25_000
-# Of a kubelet with five pods, and of the control plane beside them: benchmarks/kubelets.py (docs/verified.md), rounded up.
-PER_KUBELET, CONTROL_PLANE_BYTES = 2_500_000, 1_000_000_000
+# Of a kubelet with five pods, 1.8 MB, with what API server, etcd and scheduler hold for it, and of the control plane without any:
+# benchmarks/kubelets.py (docs/verified.md), rounded up. The API server takes more where more is free.
+PER_KUBELET, CONTROL_PLANE_BYTES = 4_000_000, 1_000_000_000
 PER_PAYLOAD = 6  # an object is held decoded, encoded, in caches and in etcd
 
 

@@ -66,7 +66,7 @@ def _joined(address: str, trials: Sequence[Trial], on: str, say: Say) -> Iterato
         found = machines()
         _inspect(found, on)
         cores = sum(int(one.cores) for one in found)
-        say(f"on a Ray of {len(found)} machine{'s' * (len(found) != 1)} with {cores} cores")
+        say(f"on a Ray of {len(found)} machine{'s' * (len(found) != 1)} with {cores} core{'s' * (cores != 1)}")
         yield found
 
 

@@ -68,12 +68,12 @@ def _is_swf(path: Path) -> bool:
 FORMATS = {
     one.name: one
     for one in (
-        TraceFormat("seatrial", "our own Parquet", own_format.recognises, lambda path, _: own_format.scan(path)),
+        TraceFormat("seatrial", "seatrial's own Parquet", own_format.recognises, lambda path, _: own_format.scan(path)),
         TraceFormat(
             "sktrace", "SimKube's .sktrace (version 2)", simkube.recognises, lambda path, _: simkube.scan(path),
             remarks=simkube.remarks,
         ),
-        TraceFormat("swf", "Standard Workload Format, also gzipped", _is_swf, lambda path, _: swf.scan(path), rigid=True),
+        TraceFormat("swf", "Standard Workload Format", _is_swf, lambda path, _: swf.scan(path), rigid=True),
         TraceFormat("sacct", "output of Slurm's sacct -P", slurm.recognises, lambda path, _: slurm.scan(path), rigid=True),
         TraceFormat(
             "openb", "pods of Alibaba's GPU cluster (2023)", _has("cpu_milli", "gpu_milli", "creation_time", "deletion_time"),
@@ -83,7 +83,7 @@ FORMATS = {
             "philly", "jobs of Microsoft's Philly as a table", _has("timestamp", "duration", "num_gpus", "cluster"),
             mapped_tables.scan, rigid=True, columns=PHILLY_COLUMNS,
         ),
-        TraceFormat("table", "any CSV or Parquet, with `columns`", lambda _: False, mapped_tables.scan),
+        TraceFormat("table", "a table with columns of its own", lambda _: False, mapped_tables.scan),
     )
 }  # fmt: skip
 

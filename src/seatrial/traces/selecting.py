@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from seatrial.model.randomness import arrays, stream_seed
+from seatrial.model.units import format_duration
 from seatrial.traces.columns import COLUMNS
 from seatrial.traces.options import DROP, ROUND_UP, TraceOptions
 from seatrial.traces.problem import TraceProblem
@@ -59,8 +60,12 @@ def _in_window(trace: Trace, jobs: pl.DataFrame, options: TraceOptions) -> pl.Da
         last = trace.jobs["submit_ns"].max()
         assert isinstance(last, int)
         what = f"{trace.path.name} has no job between 'from' and 'until'"
-        raise TraceProblem(what, f"its jobs were submitted within {last / 86_400e9:.4g}d", "from" if since else "until")
+        raise TraceProblem(what, f"its jobs were submitted within {_days(last)}", "from" if since else "until")
     return jobs
+
+
+def _days(ns: int) -> str:
+    return f"{ns / 86_400e9:.4g}d" if ns >= 86_400e9 else format_duration(ns)
 
 
 def _offset(trace: Trace, value: int | str, key: str) -> int:

@@ -89,12 +89,13 @@ async def _check(client: Client, manifest: Manifest, where: str) -> None:
         raise SetupProblem(*wrong)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str, remedy: str) -> None:
-    """Polls; `SetupProblem` if it does not hold in time."""
-    end = time.monotonic() + READY_WITHIN_S
+async def until(holds: Callable[[], Awaitable[bool]], what: str, remedy: str, more_s: float = 0) -> None:
+    """Polls; `SetupProblem` if it does not hold in time, or `more_s` seconds later."""
+    within_s = READY_WITHIN_S + more_s
+    end = time.monotonic() + within_s
     while not await holds():
         if time.monotonic() > end:
-            raise SetupProblem(f"{what} within {READY_WITHIN_S:.0f} s", remedy)
+            raise SetupProblem(f"{what} within {within_s:.0f} s", remedy)
         await asyncio.sleep(0.05)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.clusters.containers.canary import why_no_container
+
 CONTAINERD, SHIM, CTR, RUNC = "containerd", "containerd-shim-runc-v2", "ctr", "runc"
 # CRI v1, which kubelets of 1.26 and later want, came with containerd 1.6; cgroup v2 with runc 1.0.
 OLDEST = {CONTAINERD: (1, 6), RUNC: (1, 0)}
@@ -35,10 +37,18 @@ def program(name: str) -> Path | None:
 
 
 def lacks() -> list[Lack]:
-    """Everything that this machine lacks; nothing is changed."""
+    """Everything that this machine lacks. If nothing seems to, a container that does nothing is tried."""
     if sys.platform != "linux":
         return [Lack(f"containers need Linux, and this is {sys.platform}", "use a Linux machine, or `kubelet: true`")]
-    return [*_rights(), *_programs(), *_cgroups(Path("/proc/self/mountinfo").read_text())]
+    found = [*_rights(), *_programs(), *_cgroups(Path("/proc/self/mountinfo").read_text())]
+    return found or list(_runs_none())
+
+
+def _runs_none() -> Iterator[Lack]:
+    """What no look at the parts has shown."""
+    why = why_no_container(str(program(RUNC)))
+    if why:
+        yield Lack(f"runc can run no container here: {why}", "see to what it says, or use `kubelet: true`")
 
 
 def snapshotter(state: Path) -> str:

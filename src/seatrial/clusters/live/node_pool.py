@@ -21,6 +21,7 @@ NOT_READY_TAINT = (
 )
 
 
+PER_KUBELET_S = 0.2  # more time to be ready: 1,000 took 140 s on a machine with other work
 OPENING = ("uncordon", "ready", "start")  # changes after which nodes take pods again
 
 
@@ -101,6 +102,7 @@ class NodePool:
             taken_on,
             f"{'their kubelets have' if group.kubelet else 'KWOK has'} not taken on all nodes",
             "look into its log",
+            len(added) * PER_KUBELET_S if group.kubelet else 0,
         )
 
     async def count_existing(self) -> None:

@@ -45,6 +45,7 @@ function seconds(value) {
   return size >= 1000 ? `${Math.round(value).toLocaleString('en')} s` : `${number(value)} s`;
 }
 function clock(value, step) {
+  if (step >= 86400 && value >= 86400) return `${number(value / 86400, 6)} d`;
   if (step >= 30 && value >= 60) {
     const minutes = Math.floor(value / 60 + 1e-9), rest = Math.round(value - minutes * 60);
     const hours = Math.floor(minutes / 60);
@@ -63,11 +64,11 @@ function ticksOf(low, high, about) {
   return { step, values: found };
 }
 
-// The same for time: minutes and hours are not decimal.
+// The same for time: minutes and hours are not decimal, days are.
 function timeTicks(low, high, about) {
   const raw = (high - low) / Math.max(about, 1);
   if (raw <= 20) return ticksOf(low, high, about);
-  const step = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find((one) => one >= raw) || Math.ceil(raw / 86400) * 86400;
+  const step = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find((one) => one >= raw) || Math.max(ticksOf(0, (high - low) / 86400, about).step, 1) * 86400;
   const values = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high; n++) values.push(n * step + 0);
   return { step, values };

@@ -81,6 +81,7 @@ charts.timeline = async (figure, data) => {
     world = (byNode ? nodeLanes : workloadLanes)(columns, trial.unit, trial.end);
     const clogged = new Set(trial.clog ? (byNode ? trial.clog.nodes : trial.clog.workloads) : []);
     world.rows.forEach((row) => { row.clogged = clogged.has(row.name); });
+    world.longest = world.rows.reduce((most, row) => Math.max(most, row.name.length), 0);
     world.density = null;
     hover = -1;
     reset();
@@ -88,7 +89,7 @@ charts.timeline = async (figure, data) => {
   function measure() {
     const width = mainBox.clientWidth || plot.clientWidth;
     const height = clamp(world.lanes * 20 + 30, 150, innerWidth < 640 ? 380 : 520);
-    size = { width, height, gutter: width < 560 ? 74 : 128, foot: 24, top: 6 };
+    size = { width, height, gutter: width < 560 ? 74 : clamp(world.longest * 7 + 16, 128, 200), foot: 24, top: 6 };
   }
   const room = () => size.height - size.foot - size.top;
   const least = () => Math.min(room() / world.lanes, 20);
@@ -210,8 +211,8 @@ charts.timeline = async (figure, data) => {
       if (byNode && view.lane * row.lanes >= 3 && n) { pen.fillStyle = css('--line'); pen.fillRect(0, py(row.first) - 0.5, size.width, 0.5); }
       if (mid - free < 13 || bottom < size.top || top > size.height - size.foot) continue;
       pen.fillStyle = row.clogged ? css('--bad') : css('--quiet');
-      const name = shorten(row.name, Math.floor(size.gutter / 6.8));
-      pen.fillText(row.clogged ? `${shorten(name, Math.floor(size.gutter / 6.8) - 2)} ●` : name, size.gutter - 8, mid);
+      const most = Math.floor((size.gutter - 12) / 7), name = shorten(row.name, most);
+      pen.fillText(row.clogged ? `${shorten(name, most - 2)} ●` : name, size.gutter - 8, mid);
       free = mid;
     }
   }
