@@ -26,9 +26,9 @@ class Seen:
         self._describer = Describer(NameHider(b""))
         self._sightings = Sightings(self._describer, 0, 0, self._lines.extend)
 
-    def job(self, at: int, name: str, owner: str = "", *, over: bool = False, **spec: int) -> None:
-        """A Job as the API server shows it."""
-        conditions = [{"type": "Complete", "status": "True"}] * over
+    def job(self, at: int, name: str, owner: str = "", *, over: str = "", **spec: int) -> None:
+        """A Job as the API server shows it; `over`: Complete or Failed."""
+        conditions = [{"type": over, "status": "True"}] if over else []
         document = {"metadata": meta(name, owner), "spec": spec, "status": {"conditions": conditions}}
         event = MODIFIED if over else ADDED
         self._sightings.job(at * MILLISECOND, event, msgspec.convert(document, RecordedJob))
@@ -69,10 +69,19 @@ def test_the_jobs_of_a_jobset_are_one_job_with_the_pods_of_all() -> None:
     for number, job in enumerate(("workers", "workers", "leader")):
         seen.pod(f"p{number}", f"Job/{job}", 1100, 1200, 1300, 5300)
     for job in ("workers", "leader"):
-        seen.job(5400, job, "JobSet/training", over=True)
+        seen.job(5400, job, "JobSet/training", over="Complete")
     [row] = seen.jobs()
     assert (row["job"], row["class"], row["pods"], row["outcome"]) == ("team/training", "JobSet", 3, "completed")
     assert (row["submit"], row["wait"], row["duration"]) == (1000, 200, 4000)
+
+
+def test_a_jobset_that_was_started_again_is_as_large_as_before_and_ends_as_its_last_jobs_do() -> None:
+    seen = Seen()
+    for number, (begin, end, how) in enumerate(((0, 3000, "Failed"), (3100, 9000, "Complete"))):
+        seen.job(begin, f"workers-{number}", "JobSet/training", parallelism=4, completions=4)
+        seen.job(end, f"workers-{number}", "JobSet/training", over=how)
+    [row] = seen.jobs()
+    assert (row["pods"], row["outcome"]) == (4, "completed")
 
 
 def test_pods_of_a_foreign_kind_are_one_job_that_waited_until_the_last_of_them_was_bound() -> None:
@@ -98,7 +107,7 @@ def test_a_job_whose_pods_run_one_after_another_keeps_its_width_and_its_work() -
     for number in range(6):
         begin = 100 + 1000 * (number // 2)
         seen.pod(f"p{number}", "Job/sweep", begin, begin + 10, begin + 20, begin + 900)
-    seen.job(3100, "sweep", over=True)
+    seen.job(3100, "sweep", over="Complete")
     [row] = seen.jobs()
     assert (row["pods"], row["wait"], row["duration"]) == (2, 110, 3 * 880)
 

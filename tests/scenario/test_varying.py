@@ -121,6 +121,7 @@ def test_a_path_names_entries_by_their_name(path: str, where: tuple[Any, ...]) -
     ("variation", "said", "remedy"),
     [
         ("nodes.gpus.count=1,2", "has no 'gpus.count' in nodes", "did you mean 'gpu'?"),
+        ("nodes.zzz.count=1,2", "has no 'zzz.count' in nodes", "known: small, cpu, big, gpu"),
         ("noodes.gpu.count=1,2", "has no 'noodes.gpu.count'", "did you mean 'nodes'?"),
         ("steps.laod.count=1,2", "has no 'laod.count' in steps", "did you mean 'load'?"),
         ("nodes.gpu=1,2", "no single value", "count"),

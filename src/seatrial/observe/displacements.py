@@ -95,11 +95,8 @@ class Displacements:
 
     def told(self, why: Condition, victim: Pod) -> tuple[str, str]:
         """Why the victim is evicted, and the workload that gets its place, if that is known."""
-        read = self.read(why)
-        if read is not None:
-            return read
-        reason = eviction_reason(why)
-        return reason, self.preemptor(victim) if reason == PREEMPTED else ""
+        reason, by = self.read(why) or (eviction_reason(why), "")
+        return reason, by or (self.preemptor(victim) if reason == PREEMPTED else "")
 
     def lost(self, workload: int) -> None:
         """A bound pod of the workload is gone."""

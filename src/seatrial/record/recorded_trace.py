@@ -98,12 +98,18 @@ def _workloads(objects: pl.DataFrame) -> pl.DataFrame:
         pl.col("ran").filter(completed).sum().alias("ran_in_all"),
         completed.sum().alias("completed"),
         (completed & pl.col("started").is_null()).any().alias("unmeasured"),
-        pl.col("how").filter(is_job).alias("job_outcomes"),
-        pl.col("how").filter(is_pod).alias("pod_outcomes"),
+        pl.col("how").filter(_last(is_job)).alias("job_outcomes"),
+        pl.col("how").filter(_last(is_pod)).alias("pod_outcomes"),
     )  # fmt: skip
     for name, of, by in (("asked", is_job, pl.col("pods")), ("peak", is_pod, pl.lit(1))):
         grouped = grouped.join(_most(objects.filter(of), by, name), on="root", how="left", maintain_order="left")
     return grouped.with_columns(pl.when(pl.col("asked") > 0).then("asked").otherwise("peak").alias("pods"))
+
+
+def _last(kind: pl.Expr) -> pl.Expr:
+    """Without those that others came after: an operator that starts a workload again replaces what has failed."""
+    last = pl.max_horizontal("end", "at_ns") >= pl.col("at_ns").filter(kind).max()
+    return kind & (pl.col("end").is_null() | last)
 
 
 def _most(objects: pl.DataFrame, by: pl.Expr, name: str) -> pl.DataFrame:

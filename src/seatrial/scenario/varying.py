@@ -83,7 +83,11 @@ def _locate(data: Any, rest: str, at: KeyPath, path: str) -> KeyPath:
         of_settings = "settings" in at[-1:] and len(parts) == 2
         if len(parts) == 1 or parts[0] in UNWRITTEN or of_settings:
             return (*at, *parts)
-    known = [label for label, _ in children] + (list(UNWRITTEN) if not at else [])
+    labels = [label for label, _ in children]
+    named = [
+        label for label in labels if not label.isdigit()
+    ] or labels  # numbers of a list only where nothing has a name
+    known = named + (list(UNWRITTEN) if not at else [])
     raise UsageProblem(
         f"--vary {cut(path)}: the scenario has no '{cut(rest)}'{f' in {spelled(at)}' if at else ''}",
         remedy_for(rest.partition(".")[0], [name for name in known if at or name not in FIXED]),

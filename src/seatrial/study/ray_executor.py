@@ -31,6 +31,9 @@ from seatrial.study.trials import Outcome
 MOST_LOSSES = 5  # of workers under one trial: then the trial is the cause
 AHEAD = 2  # trials per core that Ray knows of: enough that no core waits for us, and that an autoscaler sees what is asked for
 MACHINES_EVERY_S = 2.0
+NEWS_EVERY_S = (
+    0.5  # asked ten times per second the board cost as much processor time as the raylets of three idle machines
+)
 INSPECTION_S = 120.0  # a worker starts in 2 s; Ray unpacks our code there first
 END_S = 30.0  # for running trials to end after Ctrl-C
 
@@ -106,7 +109,8 @@ class _Dispatch:
         # On the head: if that is gone, so is the Ray.
         actor = ray.remote(Board).options(num_cpus=0, resources={"node:__internal_head__": 0.001}, max_restarts=-1)
         self._board: Any = actor.remote()
-        self._news = self._board.news.remote()
+        self._news: Any = None  # asked for and not answered yet
+        self._asked = 0.0
         self._run_packed: Any = ray.remote(run_packed)
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -213,14 +217,20 @@ class _Dispatch:
         """Passes on what the board was told."""
         errors = self._ray.exceptions
         try:
-            if self._ray.wait([self._news], timeout=0)[0]:
-                self._heard(self._ray.get(self._news))
-                self._news = self._board.news.remote()
+            if self._news is None:
+                if time.monotonic() > self._asked + NEWS_EVERY_S:
+                    self._asked, self._news = time.monotonic(), self._board.news.remote()
+            elif self._ray.wait([self._news], timeout=0)[0]:
+                news, self._news = self._news, None
+                self._heard(self._ray.get(news))
         except errors.RayActorError:
-            self._news = self._board.news.remote()
+            self._news = None
 
     def _heard(self, told: Sequence[tuple[Any, ...]]) -> None:
+        running = {task.trial.name for task in self._running.values()}  # news of a trial may come after the trial
         for message in told:
+            if message[0] not in running:
+                continue
             if len(message) == 1:
                 self._begun.add(message[0])
                 self._listener.started(message[0])
@@ -236,7 +246,8 @@ class _Dispatch:
             return
         self._stopped = time.monotonic()
         with suppress(self._ray.exceptions.RayError):
-            self._heard(self._ray.get(self._news))
+            if self._news is not None:
+                self._heard(self._ray.get(self._news))
             self._heard(self._ray.get(self._board.stop.remote()))
         for reference, task in list(self._running.items()):
             if task.trial.name not in self._begun:

@@ -112,7 +112,9 @@ class McadModel:
         self.lister: dict[int, WrapperCopy] = {}
         self.complete: set[int] = set()  # Jobs
         self.dispatched: set[int] = set()  # Jobs that exist and are not known to be complete
-        self._events: deque[WrapperCopy] = deque()
+        self._events: deque[tuple[WrapperCopy, bool]] = (
+            deque()
+        )  # that the handler has not come to; whether it is an ADD
         self._arrived = GoCond(self.processes)
         sim.when_completed.append(self._job_complete)
         sim.when_deleted.append(self._deleted)
@@ -153,19 +155,12 @@ class McadModel:
     def _seen(self, wrapper: WrapperCopy) -> None:
         if wrapper.number not in self.server:
             return
-        new = wrapper.number not in self.lister
+        self._events.append((wrapper, wrapper.number not in self.lister))
         self.lister[wrapper.number] = wrapper
-        if new:
-            self.first_seen(wrapper)
-        delay = self.delay(wrapper)
-        if delay:
-            self.sim.kernel.at(self.sim.kernel.now + delay, self._put_back, wrapper)
-        else:
-            self._events.append(wrapper)
-            self._arrived.wake()
+        self._arrived.wake()
 
     def _put_back(self, wrapper: WrapperCopy) -> None:
-        """A timer of Go has a goroutine of its own: it competes for the lock and does not wait behind the handler's backlog."""
+        """A timer of Go has a goroutine of its own: it competes for the lock. It is set when the handler comes to the event."""
         self.processes.start(self.fifo.add(wrapper))
 
     def _handler(self) -> Goroutine:
@@ -173,7 +168,14 @@ class McadModel:
             if not self._events:
                 yield self._arrived.wait()
                 continue
-            yield from self.fifo.add(self._events.popleft())
+            wrapper, new = self._events.popleft()
+            if new:
+                self.first_seen(wrapper)
+            delay = self.delay(wrapper)
+            if delay:
+                self.sim.kernel.at(self.sim.kernel.now + delay, self._put_back, wrapper)
+            else:
+                yield from self.fifo.add(wrapper)
             yield HANDLE
 
     def _worker(self) -> Goroutine:

@@ -1,7 +1,8 @@
 """Volcano's kinds, and what watches of PodGroups and pods show.
 
-Why Volcano evicts a pod is in the pod's condition Ready, written before it is deleted (pkg/scheduler/cache/cache.go:223); who gets
-the place is nowhere.
+Why Volcano evicts a pod is in the pod's condition Ready, written before it is deleted (pkg/scheduler/cache/cache.go:223). Who gets
+the place is not: a pod that preempts is nominated to the node at the end of the session (api/job_info.go:770), one that reclaims is
+not (framework/session.go:370 does not note the eviction). The scheduler's log alone names both (actions/reclaim/reclaim.go:186).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _eviction(pod: Pod) -> Condition | None:
 
 
 def _told(why: Condition) -> tuple[str, str] | None:
-    """The reason of an eviction; the workload that gets the place is not known."""
+    """The reason of an eviction; the workload that gets the place is not in it."""
     if why.type != "Ready":
         return None
     return _REASONS.get(why.message.rpartition(" ")[2], OTHER), ""
