@@ -78,6 +78,34 @@ def test_a_run_killed_while_kubelets_run_leaves_nothing_after_the_next_command(
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
+TEAMS = """
+name: teams-of-gangs
+nodes:
+  - {name: node, count: 3, kubelet: true, capacity: {cpu: 4, memory: 8Gi}, runtime: {sandbox: 100ms, start: 200ms}}
+stacks: [volcano]
+queues:
+  red: {cohort: all, quota: {cpu: 6, memory: 12Gi}, borrow: any}
+  blue: {cohort: all, quota: {cpu: 6, memory: 12Gi}, borrow: any}
+steps:
+  - submit: {name: gang, queue: each, sizes: [2, 3, 4], gang: true, duration: 2s, requests: {cpu: 1, memory: 50M}}
+  - wait: {for: completed, timeout: 2m}
+expect: ["completed == submitted"]
+"""
+
+
+def test_a_gang_scheduler_with_queues_works_on_kubelets_as_on_fake_nodes(seatrial: Seatrial, tmp_path: Path) -> None:
+    """18 pods of gangs on twelve cores, so that some gang waits. Every stack: benchmarks/kubelets_stacks.py."""
+    (tmp_path / "teams.yaml").write_text(TEAMS)
+    done = seatrial("run", "teams.yaml", "--on", "local", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert _validity(tmp_path / "out")["runtime"]["started"] == 18
+    gangs = pl.read_csv(tmp_path / "out" / "pods.csv").group_by("workload")
+    together = gangs.agg(pl.col("finished_s").min() - pl.col("started_s").max())["finished_s"]
+    assert len(together) == 6 and together.min() > 1.8, "a gang's pods run for 2 s from the moment the last one does"  # type: ignore[operator]
+    used = pl.read_csv(tmp_path / "out" / "queues.csv")
+    assert dict(used.select("queue", "completed").iter_rows()) == {"red": 3, "blue": 3}
+
+
 FAULTS = """
 name: faults
 nodes:

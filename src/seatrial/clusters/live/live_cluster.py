@@ -127,8 +127,7 @@ class LiveCluster:
         await make_namespaces(session.client, namespaces, session.labels)
         await self._make_priority_classes()
         self._submitter.connect(self._host.kubeconfig())
-        for group in session.trial.setup.nodes:
-            await self._nodes.add(group)
+        await self._nodes.add(*session.trial.setup.nodes)
         await self._nodes.count_existing()
         await self._prepare_stack()
         if session.machines:

@@ -87,22 +87,26 @@ class NodePool:
         """How many nodes of each group there were from when to when."""
         return self._roster.spans()
 
-    async def add(self, group: NodeGroup) -> None:
-        """Makes them at full client speed, and waits until KWOK or their kubelets have taken them on."""
-        added = await self._source.make(group, len(self._roster.of(group.name)), len(self.groups))
-        for name in added:
-            self._session.observer.node(name)
-            self.groups[name] = group
-        self._roster.add(group.name, added, group.capacity)
+    async def add(self, *groups: NodeGroup) -> None:
+        """Makes them at full client speed, and waits until KWOK or their kubelets have taken on all of them: a kubelet takes ten
+        seconds to be Ready, so group after group would take that for each."""
+        kubelets = 0
+        for group in groups:
+            added = await self._source.make(group, len(self._roster.of(group.name)), len(self.groups))
+            for name in added:
+                self._session.observer.node(name)
+                self.groups[name] = group
+            self._roster.add(group.name, added, group.capacity)
+            kubelets += len(added) if group.kubelet else 0
 
         async def taken_on() -> bool:
             return await self._source.ready(self.made())
 
         await until(
             taken_on,
-            f"{'their kubelets have' if group.kubelet else 'KWOK has'} not taken on all nodes",
+            f"{'their kubelets have' if kubelets else 'KWOK has'} not taken on all nodes",
             "look into its log",
-            len(added) * PER_KUBELET_S if group.kubelet else 0,
+            kubelets * PER_KUBELET_S,
         )
 
     async def count_existing(self) -> None:
