@@ -225,13 +225,13 @@ def test_a_round_begins_when_all_machines_have_their_answers(
     tmp_path: Path, three: RayNodes, server: ThreadingHTTPServer
 ) -> None:
     trial = Trial(tmp_path, server.server_address[1])
-    rounds = replace(_load(8, 1), due=None, pace=Pace("rounds", size=3, every=SECOND // 10))
+    rounds = replace(_load(8, 1), due=None, pace=Pace("rounds", size=3, every=SECOND // 2))
 
     async def submitted() -> None:
         await trial.machines.start()
         tally = await trial.shared.load(rounds)
         assert (tally.count, tally.wanted_ns) == (8, tally.took_ns)
-        assert tally.took_ns >= 2 * SECOND // 10
+        assert tally.took_ns > SECOND // 2  # two pauses, less what the first request was late by
         await trial.machines.stop()
         await trial.session.client.close()
 
