@@ -11,14 +11,18 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
+from seatrial import stacks as seatrial_stacks
 from seatrial.clusters import programs
 from seatrial.clusters.access import kept_clusters
 from seatrial.clusters.kwok.stage_objects import default_stages
 from seatrial.clusters.local import kept_planes
 from seatrial.clusters.local.components import PlaneOptions
 from seatrial.clusters.programs.binaries import ensure_binaries
+from seatrial.clusters.programs.toolchain import look_for_go
 from seatrial.model.settings import CONTROL_PLANE, OWN, resolve
+from tests.api import Api
 from tests.conftest import COMMAND, Seatrial
 from tests.ray_nodes import RayNodes, kill, ray_of
 from tests.waiting import eventually
@@ -44,6 +48,20 @@ setups: {three: {stack: default, client: {machines: 3}}}
 steps:
   - - submit: {name: steady, count: 31, rate: 20/s, duration: 1s, requests: {cpu: 10m}}
     - submit: {name: turns, count: 7, parallel: 3, delay: 500ms, duration: 1s, requests: {cpu: 10m}}
+  - wait: {for: completed, timeout: 5m}
+expect: ["completed == submitted"]
+"""
+ATTACHED = """
+name: attached
+nodes: {existing: "pool=batch"}
+setups: {three: {stack: default, client: {machines: 3}}}
+steps:
+  - - create:
+        name: fill
+        count: 31
+        rate: 30/s
+        objects: {apiVersion: v1, kind: ConfigMap, metadata: {name: "its-${i}"}, data: {a: b}}
+    - submit: {name: attached, count: 7, rate: 10/s, duration: 1s, requests: {cpu: 10m}}
   - wait: {for: completed, timeout: 5m}
 expect: ["completed == submitted"]
 """
@@ -124,8 +142,8 @@ def test_workloads_from_three_machines_are_one_study_and_the_audit_log_has_them_
     rounds = [[at[f"turns-{n}"] for n in one] for one in (range(3), range(3, 6), range(6, 7))]
     assert max(rounds[0]) < min(rounds[1]) and max(rounds[1]) < min(rounds[2])
     logged = [one for one in _sent_by_machines(audited) if one["objectRef"]["resource"] == "jobs"]
-    assert {one["objectRef"]["name"] for one in logged} == names
-    assert {(one["verb"], one["responseStatus"]["code"]) for one in logged} == {("create", 201)}
+    made = [one["objectRef"]["name"] for one in logged if one["responseStatus"]["code"] == 201]
+    assert sorted(made) == sorted(names), "each is created once, also if an answer was lost and the request sent again"
     rows = record["validity"]["load_machines"]
     assert {row["phase"] for row in rows} == {"steady", "turns"}
     for phase in ("steady", "turns"):
@@ -137,15 +155,69 @@ def test_workloads_from_three_machines_are_one_study_and_the_audit_log_has_them_
     assert all(row["achieved_per_s"] for row in rows if row["phase"] == "steady")
 
 
+def test_a_cluster_is_reached_from_all_machines_by_its_kubeconfig(
+    seatrial: Seatrial, tmp_path: Path, audited: kept_clusters.KeptCluster, three: RayNodes
+) -> None:
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    labels = {"pool": "batch", "kubernetes.io/hostname": "theirs"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "theirs", "labels": labels}}
+    api = Api(audited.kubeconfig("admin"))
+    code, said = api.call("POST", "/api/v1/nodes", {**node, "status": {"capacity": amounts, "allocatable": amounts}})
+    assert code == 201, said
+    (tmp_path / "attached.yaml").write_text(ATTACHED)
+    reached = (
+        "--on",
+        "kubeconfig",
+        "--kubeconfig",
+        str(audited.kubeconfig("admin")),
+        "--context",
+        "seatrial-audited",
+        "--ray",
+        three.address,
+    )
+    done = seatrial("run", "attached.yaml", *reached, "-o", "out")
+    assert done.returncode == 0, done.stderr
+    [trial] = (tmp_path / "out" / "trials").iterdir()
+    record = json.loads((trial / "trial.json").read_text())
+    assert record["target"]["removed"] is True
+    names = {f"its-{n}" for n in range(31)} | {f"attached-{n}" for n in range(7)}
+    logged = [one for one in _sent_by_machines(audited) if one["objectRef"].get("name") in names]
+    assert {one["objectRef"]["name"] for one in logged if one["responseStatus"]["code"] == 201} == names
+    rows = record["validity"]["load_machines"]
+    counted = Counter({(row["phase"], str(n % 3)): row["requests"] for n, row in enumerate(rows)})
+    phases = {"configmaps": "fill", "jobs": "attached"}
+    assert counted == Counter((phases[one["objectRef"]["resource"]], _machine(one)) for one in logged)
+
+
+def test_our_manifest_is_valid_for_the_crd_of_kuberay(audited: kept_clusters.KeptCluster) -> None:
+    api = Api(audited.kubeconfig("admin"))
+    code, said = api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _crd())
+    assert code == 201, said
+    name, found = "rayclusters.ray.io", "/apis/ray.io/v1/namespaces/default/rayclusters"
+    assert eventually(lambda: api.call("GET", found)[0] == 200), name
+    manifest = yaml.safe_load((Path(__file__).parents[2] / "examples" / "kuberay.yaml").read_text())
+    strictly = f"{found}?dryRun=All&fieldValidation=Strict"
+    code, said = api.call("POST", strictly, manifest)
+    assert code == 201, said
+    manifest["spec"]["workerGroupSpecs"][0]["rayStartParameters"] = {}
+    code, said = api.call("POST", strictly, manifest)
+    assert code == 400 and "rayStartParameters" in said["message"], "the schema is really asked"
+
+
 def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
     tmp_path: Path, audited: kept_clusters.KeptCluster
 ) -> None:
-    (tmp_path / "load.yaml").write_text(LOAD.replace("count: 301", "count: 100000"))
+    endless = (
+        LOAD.replace("- create:", "- - create:").replace("      ", "        ").replace("count: 301", "count: 100000")
+    )
+    beside = "    - submit: {name: work, count: 3000, rate: 5/s, duration: 1s}\n  - get:"
+    (tmp_path / "load.yaml").write_text(endless.replace("  - get:", beside))
     with ray_of({"num_cpus": 0}, *[{"num_cpus": 1}] * 3) as nodes:
         run = ("run", "load.yaml", "--on", "local", "--cluster", audited.name, "--ray", nodes.address, "-o", "out")
         process = subprocess.Popen([*COMMAND, *run], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         with process:
             assert eventually(lambda: len(list(nodes.temporary.glob("seatrial-load-*/requests-*.seg"))) == 3)
+            assert eventually(lambda: any(one.stat().st_size for one in tmp_path.glob("out/trials/*/submitted.jsonl")))
             kill(nodes.raylets[2])
             assert process.stderr is not None
             said = process.stderr.read()
@@ -155,6 +227,20 @@ def test_a_machine_that_is_lost_in_the_middle_ends_the_trial_with_its_name(
     assert record["outcome"] == "failed"
     assert "was lost in the middle of the load" in record["detail"]
     assert not record["validity"]["valid"]
+    submitted = [json.loads(line)["index"] for line in (trial / "submitted.jsonl").read_text().splitlines()]
+    assert len(submitted) == len(set(submitted)) > 0, "what the machines told before is kept, each once"
+
+
+def _crd() -> dict[str, Any]:
+    """KubeRay's, from the Go module that Kueue is built with."""
+    go, _ = look_for_go()
+    assert go is not None
+    ours = Path(seatrial_stacks.__file__).parent / "kueue" / "go"
+    asked = [str(go.program), "mod", "download", "-json", "github.com/ray-project/kuberay/ray-operator"]
+    said = subprocess.run(asked, cwd=ours, env=go.env, check=True, capture_output=True, text=True)
+    folder = Path(json.loads(said.stdout)["Dir"]) / "config" / "crd" / "bases"
+    found: dict[str, Any] = yaml.safe_load((folder / "ray.io_rayclusters.yaml").read_text())
+    return found
 
 
 def _verb(row: dict[str, Any]) -> str:
