@@ -56,8 +56,10 @@ check: $(STAMP)
 hunt: $(STAMP)
 	$(BIN)/pytest -m "hypothesis and not local" --hypothesis-profile hunt
 
+# Those of hours, which go on where they were cut off, are run by themselves.
+BY_THEMSELVES := $(addprefix benchmarks/,pictures.py fidelity.py stacks_table.py crowded.py study_cells.py)
 bench: $(STAMP)
-	@for benchmark in $(filter-out benchmarks/pictures.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$benchmark; done
+	@for benchmark in $(filter-out $(BY_THEMSELVES),$(wildcard benchmarks/*.py)); do $(BIN)/python $$benchmark; done
 
 # Every picture of README and docs again, each by the command that stands next to it there.
 pictures: $(STAMP) chromium

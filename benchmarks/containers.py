@@ -5,7 +5,8 @@
    simulator has the same mean start. `machine-cores` is what this machine has.
 3. With these two, the simulator and `kubelet: true` run all numbers of jobs: the other rows test them.
 
-A row per number of jobs: total, mean and longest time to start, each real, played and simulated. `--keep DIR` keeps the studies.
+A row per number of jobs: total, mean and longest time to start, each real, played and simulated. `--keep DIR` keeps the
+studies, and goes on with those that are there.
 
     python benchmarks/containers.py [--jobs 10,60] [--keep DIR]
 """
@@ -59,39 +60,30 @@ class Seen(NamedTuple):
 def run(folder: Path, name: str, on: str, kubelet: str, model: Model, jobs: str) -> dict[int, Seen]:
     """One study; a trial per number of jobs."""
     latency, work = round(model.latency * 1000), round(model.work * 1000)
-    scenario = folder / f"{name}.yaml"
-    scenario.write_text(SCENARIO.format(kubelet=kubelet, cores=CORES, latency=latency, work=work))
-    command = [
-        sys.executable,
-        "-m",
-        "seatrial",
-        "run",
-        scenario.name,
-        "--on",
-        on,
-        "-o",
-        name,
-        "--force",
-        "--set",
-        f"jobs={jobs}",
-    ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{name} ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    pods = pl.read_csv(folder / name / "pods.csv").group_by("trial").agg(
+    text = SCENARIO.format(kubelet=kubelet, cores=CORES, latency=latency, work=work)
+    scenario, out = folder / f"{name}.yaml", folder / name
+    if not (scenario.exists() and scenario.read_text() == text and (out / "summary.csv").exists()):
+        scenario.write_text(text)
+        command = ["run", scenario.name, "--on", on, "-o", name, "--force", "--set", f"jobs={jobs}"]
+        done = subprocess.run(
+            [sys.executable, "-m", "seatrial", *command], cwd=folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"{name}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    pods = pl.read_csv(out / "pods.csv").group_by("trial").agg(
         mean=pl.col("time_to_start_s").mean(), most=pl.col("time_to_start_s").max(), least=pl.col("time_to_start_s").min()
     )  # fmt: skip
-    rows = pl.read_csv(folder / name / "summary.csv").join(pods, on="trial").iter_rows(named=True)
+    rows = pl.read_csv(out / "summary.csv").join(pods, on="trial").iter_rows(named=True)
     return {row["jobs"]: Seen(row["total_s"], row["mean"], row["most"], row["least"]) for row in rows}
 
 
 def fitted(folder: Path, jobs: int, seen: Seen) -> Model:
     """The model whose mean start with so many jobs is the one seen: the longer a start works, the longer it takes."""
     low, high = LEAST_WORK, MOST_WORK
-    for _ in range(TRIES):
+    for number in range(TRIES):
         middle = (low + high) / 2
         latency = max(seen.shortest - middle, 0)  # the shortest start waits for no other
-        [simulated] = run(folder, "fit", "sim", "true", Model(latency, middle), str(jobs)).values()
+        [simulated] = run(folder, f"fit-{number}", "sim", "true", Model(latency, middle), str(jobs)).values()
         low, high = (middle, high) if simulated.mean < seen.mean else (low, middle)
     return Model(max(seen.shortest - low, 0), low)
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +16,18 @@ from pathlib import Path
 import pytest
 
 from seatrial.clusters import machine_checks
-from seatrial.clusters.containers import containerd, requirements
+from seatrial.clusters.containers import requirements
 from seatrial.clusters.containers.canary import why_no_container
 from seatrial.clusters.containers.pod_image import IMAGE, write_archive
-from seatrial.clusters.containers.requirements import Lack, cgroup_version, lacks, program, version
+from seatrial.clusters.containers.requirements import Lack, cgroup_version, lacks, version
+from seatrial.clusters.supervision.cluster_state import reap
 from seatrial.clusters.supervision.containers_left import ContainersPlace, is_left, remove_containers
+from seatrial.clusters.supervision.directories import clusters_root
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import NodeGroup
 from seatrial.study.eligibility import check
+from tests.clusters.containers_cluster import begin
 from tests.sim.making import submit, to_the_end, trial
-from tests.waiting import eventually
 
 WITH_CONTAINERS = dataclasses.replace(
     trial(*to_the_end(submit(1)), nodes=[NodeGroup("w", 1, {"cpu": 1000, "memory": 1}, kubelet=True, containers=True)]),
@@ -170,43 +173,56 @@ def test_a_cluster_without_containers_has_nothing_to_remove(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[ContainersPlace]:
-    """containerd as a cluster has it, with three containers."""
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of clusters, on a machine that can run containers; nothing of it is left, however the test ends."""
     if found := lacks():
         pytest.skip("NO REAL CONTAINERS here: " + "; ".join(f"{one.what} ({one.remedy})" for one in found))
-    place = ContainersPlace(tmp_path)
-    for name, content in containerd.files(place).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    component = containerd.component(place)
-    command = [str(component.binary), *component.args]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(
-        command, stdout=log, stderr=log, env=dict(component.env), cwd=tmp_path
-    ) as process:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    yield clusters_root()
+    reap()
+
+
+def _sockets(place: ContainersPlace) -> list[Path]:
+    """Of the three shims, which are outside the cluster's directory."""
+    found = [Path(file.read_text().removeprefix("unix://")) for file in place.bundles.glob("*/address")]
+    assert len(found) == 3 and all(one.exists() for one in found)
+    return found
+
+
+def _all_there(place: ContainersPlace) -> None:
+    there = set(is_left(place.directory))
+    for kind, least in (("process", 3 + 3 + 1), ("cgroup", 3), ("mount", 3)):  # containers, their shims and containerd
+        assert len([one for one in there if one.startswith(kind)]) >= least, there
+
+
+def test_a_cluster_that_ends_leaves_no_process_mount_cgroup_or_socket(machine: Path) -> None:
+    async def main() -> list[Path]:
+        held, supervisor = await begin("ended")
         try:
-            assert eventually(place.socket.exists), (tmp_path / "log").read_text()
-            asyncio.run(containerd.prepare(tmp_path, None))
-            for name in ("a", "b", "c"):
-                own = ["--runc-root", str(place.state / "runc"), "--fifo-dir", str(tmp_path / "fifo")]
-                asked = ["run", "--detach", *own, "--cgroup", f"/{place.name}/node/{name}", IMAGE, name]
-                address = ["--address", str(place.socket), "--namespace", "k8s.io"]
-                made = subprocess.run(
-                    [str(program("ctr")), *address, *asked], check=False, timeout=60, capture_output=True, text=True
-                )
-                assert made.returncode == 0, made.stderr
-            yield place
+            _all_there(place)
+            return _sockets(place)
+        finally:
+            await supervisor.stop()
+            held.remove()
+
+    place = ContainersPlace(machine / "ended")
+    sockets = asyncio.run(main())
+    assert is_left(place.directory) == [] and not place.directory.exists()
+    assert not place.sockets.exists() and not any(one.exists() for one in sockets)
+
+
+def test_after_kill_9_the_next_command_leaves_no_process_mount_cgroup_or_socket(machine: Path) -> None:
+    place = ContainersPlace(machine / "killed")
+    command = [sys.executable, "-m", begin.__module__]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and "ready" in process.stdout.read(6)
+            _all_there(place)
+            sockets = _sockets(place)
         finally:
             process.kill()
-            process.wait()
-            remove_containers(tmp_path)
-
-
-def test_killed_containers_leave_no_process_mount_cgroup_or_socket(running: ContainersPlace) -> None:
-    before = is_left(running.directory)
-    for kind, least in (("process", 3 + 3 + 1), ("cgroup", 3), ("mount", 3)):  # containers, their shims and containerd
-        assert len({one for one in before if one.startswith(kind)}) >= least, before
-    sockets = [Path(f.read_text().removeprefix("unix://")) for f in running.bundles.glob("*/address")]
-    assert len(sockets) == 3 and all(one.exists() for one in sockets)
-    remove_containers(running.directory)
-    assert is_left(running.directory) == []
-    assert not running.sockets.exists() and not any(one.exists() for one in sockets)
+    assert [one for one in is_left(place.directory) if one.startswith("process")], "shims and containers outlive it"
+    assert reap() == ["killed"]
+    assert is_left(place.directory) == [] and not place.directory.exists()
+    assert not place.sockets.exists() and not any(one.exists() for one in sockets)

@@ -1,4 +1,4 @@
-"""A phase of requests from three machines: each item once, each machine its share, at the rate of one client, on one clock.
+"""A phase of requests or submissions from three machines: each item once, each machine its share, on one clock.
 
 What answers is a web server that remembers who asked for what; `test_load_machines` asks a real API server.
 """
@@ -6,16 +6,23 @@ What answers is a web server that remembers who asked for what; `test_load_machi
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
+from seatrial import stacks
+from seatrial.clusters.live.shared_submissions import SharedSubmissions
 from seatrial.clusters.requests.load_machines import LoadMachines
 from seatrial.clusters.requests.request_templates import template_of
 from seatrial.clusters.requests.sending import PhaseProgress
@@ -25,12 +32,16 @@ from seatrial.kube.resources import CONFIGMAPS
 from seatrial.machines.clock_offset import ClockOffset, clock_offset
 from seatrial.machines.connection import connected
 from seatrial.model.interfaces import Tally
+from seatrial.model.load import Load
+from seatrial.model.plan import Pace, PodShape, Setup, Workload
+from seatrial.model.units import SECOND
 from seatrial.record.requests import requests
 from seatrial.scenario.actions.send_requests import Requests
 from tests.ray_nodes import RayNodes, ray_of
 
 OBJECT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one-${i}"}, "data": {"a": "b"}}
 OPEN = Requests("fill", "create", (OBJECT,), 301, per_s=100.0)
+SHAPE = PodShape({"cpu": 10})
 CLOSED = Requests("look", "get", (OBJECT,), 500, workers=7)
 
 
@@ -137,3 +148,96 @@ def test_the_shortest_of_many_round_trips_says_how_well_a_clock_is_known() -> No
     assert found.ours(found.theirs(7)) == 7
     later: Any = ClockOffset(offset=1009, error=3)
     assert found.drifted(later) == ClockOffset(offset=999, error=15)
+
+
+def test_every_stack_can_be_sent_to_a_machine_that_submits_its_workloads() -> None:
+    for name in stacks.settings():
+        stack = stacks.find(name)
+        again = pickle.loads(pickle.dumps(stack))
+        assert again.name == name
+        assert type(again.real) is type(stack.real)
+
+
+class Trial:
+    """As much of a trial as submissions need."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.known: list[str] = []
+        self.submitted: list[str] = []
+        self.answered: list[str] = []
+        access = Access("127.0.0.1", port, Credentials(), tls=False)
+        client = Client(access, connections=1, identity=ClientIdentity("client", "seatrial"))
+        self.session = _as_session(
+            client=client, study="study", namespace="ours", stack=stacks.find("default"),
+            ledger=SimpleNamespace(phase=lambda _: 0),
+            observer=SimpleNamespace(workload=lambda name, *_: self.submitted.append(name)),
+            trial=SimpleNamespace(setup=Setup("three", "default", ())),
+        )  # fmt: skip
+        self.machines = LoadMachines(3, folder, pytest.fail)
+        self.shared = SharedSubmissions(self.session, self.machines, self._know, self._answer)
+
+    def _know(self, item: Workload, _: int) -> tuple[int, Workload]:
+        self.known.append(item.name)
+        return len(self.known) - 1, item
+
+    def _answer(self, number: int, workload: Workload, _: int, why: str, __: int) -> None:
+        assert self.known[number] == workload.name and not why
+        self.answered.append(workload.name)
+
+
+def _as_session(**parts: Any) -> Any:
+    return SimpleNamespace(**parts)
+
+
+def _load(count: int, per_s: float) -> Load:
+    due = (np.arange(count) * (SECOND / per_s)).astype(np.int64)
+    item = lambda n: Workload(f"job-{n}", "load", n, 1, SHAPE, SECOND)  # noqa: E731
+    return Load("load", count, Pace("rate", per_s), due, item)
+
+
+def test_what_was_sent_before_an_interruption_is_known_each_workload_once(
+    tmp_path: Path, three: RayNodes, server: ThreadingHTTPServer
+) -> None:
+    trial = Trial(tmp_path, server.server_address[1])
+
+    async def interrupted() -> None:
+        await trial.machines.start()
+        loading = asyncio.create_task(trial.shared.load(_load(100_000, 30)))
+        while len(trial.answered) < 20:
+            assert not loading.done()
+            await asyncio.sleep(0.05)
+        loading.cancel()
+        with suppress(asyncio.CancelledError):
+            await loading
+        await trial.machines.stop()
+        await trial.session.client.close()
+
+    with connected(three.address, [], 1):
+        asyncio.run(interrupted())
+    # The server has seen no workload that the trial does not know as submitted, however late an answer was.
+    assert len(trial.answered) == len(set(trial.answered)) >= 20
+    assert set(trial.answered) <= set(trial.submitted)
+    assert len(trial.answered) <= len(Remembering.seen) <= len(set(trial.submitted))
+    assert {path for _, path, _ in Remembering.seen} == {"/apis/batch/v1/namespaces/ours/jobs"}
+
+
+def test_a_round_begins_when_all_machines_have_their_answers(
+    tmp_path: Path, three: RayNodes, server: ThreadingHTTPServer
+) -> None:
+    trial = Trial(tmp_path, server.server_address[1])
+    rounds = replace(_load(8, 1), due=None, pace=Pace("rounds", size=3, every=SECOND // 2))
+
+    async def submitted() -> None:
+        await trial.machines.start()
+        tally = await trial.shared.load(rounds)
+        assert (tally.count, tally.wanted_ns) == (8, tally.took_ns)
+        assert tally.took_ns > SECOND // 2  # two pauses, less what the first request was late by
+        await trial.machines.stop()
+        await trial.session.client.close()
+
+    with connected(three.address, [], 1):
+        asyncio.run(submitted())
+    assert sorted(trial.answered) == [f"job-{n}" for n in range(8)]
+    agents = [agent.rpartition(" ")[2] for *_, agent in Remembering.seen]
+    assert [sorted(agents[first : first + 3]) for first in (0, 3)] == [["machine-0", "machine-1", "machine-2"]] * 2
+    assert [row["requests"] for row in trial.machines.rows] == [3, 3, 2]

@@ -42,6 +42,7 @@ def gangs(count: int) -> Submit:
         ("volcano", gangs, 12),
         ("kai", lone, 250),
         ("kai", gangs, 12),
+        ("yunikorn", lone, 250),
     ],
 )
 def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(

@@ -62,10 +62,12 @@ def test_a_queue_takes_its_quota_back_a_priority_preempts_and_whoever_was_evicte
     assert {("borrower", "reclaimed"), ("owner", "preempted")} <= found
     assert events.filter(pl.col("reason") == "reclaimed").height >= 4
     by = events.filter(pl.col("reason") == "preempted")["by"].to_list()
-    assert {phase[number] for number in by} == {"urgent"}
+    assert {phase.get(number) for number in by} == {"urgent"}  # the pod that preempts is nominated to the node
     times = pl.read_csv(tmp_path / "out" / "times.csv", infer_schema_length=None)
     assert times["inqueue_s"].null_count() == 0
-    assert (times["inqueue_s"] > times["created_s"]).all()
+    assert (
+        times["inqueue_s"] > times["submitted_s"]
+    ).all()  # the group is there before its Job, and may be let in before
 
 
 def test_a_killed_scheduler_is_started_again_and_the_run_completes(start: Start, tmp_path: Path) -> None:

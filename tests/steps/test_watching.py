@@ -71,6 +71,12 @@ def test_a_time_out_says_what_was_left(run: Runner) -> None:
     assert ran.ending.notes == []
 
 
+def test_a_time_out_counts_what_was_deleted_apart_from_what_was_reached(run: Runner) -> None:
+    more = submit("gone", 1, seconds=600), submit("long", 1, seconds=600)
+    ran = run((submit(), *more), (DeleteWorkloads("away", ("gone",)),), (wait(seconds=9),))
+    assert ran.ending.detail.startswith("completed-: after 9s 3 of 5 workloads were completed, 1 ended without: still")
+
+
 def test_a_time_out_that_goes_on_is_noted_and_disturbs_no_other_wait(run: Runner) -> None:
     both = (wait("completed", "stuck", seconds=4, go_on=True), wait("completed", "load"))
     ran = run((STUCK, submit()), both, (DeleteWorkloads("away", ("stuck",)),), (wait("deleted", "stuck"),))

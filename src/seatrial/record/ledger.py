@@ -250,11 +250,17 @@ class Ledger:
     def reached(self, stage: int, phases: Collection[int] | None = None) -> int:
         """How many workloads of these phases (None: all) have reached the stage, or have ended without it."""
         left = self._left[stage]
+        ours = (workload for workload, phase in enumerate(self.workload_phase) if phases is None or phase in phases)
+        return self.missed(stage, phases) + sum(1 for workload in ours if left[workload] <= 0)
+
+    def missed(self, stage: int, phases: Collection[int] | None = None) -> int:
+        """How many workloads of these phases have ended without reaching the stage."""
+        left = self._left[stage]
         ended = [self._left[end] for end in self._ends if end != stage]
         return sum(
             1
             for workload, phase in enumerate(self.workload_phase)
-            if (phases is None or phase in phases) and (left[workload] <= 0 or any(end[workload] == 0 for end in ended))
+            if (phases is None or phase in phases) and left[workload] > 0 and any(end[workload] == 0 for end in ended)
         )
 
     def when(self, stage: int, phases: Collection[int] | None, count: int, call: Callable[[], None]) -> Waiting | None:

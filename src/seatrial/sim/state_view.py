@@ -70,11 +70,12 @@ class StateView:
         return NodeState(name, group.name, capacity, free, is_open, group.labels, group.taints, cordoned)
 
     def _workload_state(self, number: int) -> WorkloadState:
-        """Of those without a node, most have not changed since the last time: making the state anew took most of a diagnosis."""
+        """Most have not changed since the last time: making the state anew took most of a diagnosis, and of looks for a stall."""
         workload, pods, said = self._workloads[number], self._job_pods.get(number, ()), self._said.get(number, "")
         states = bytes(map(self._pods.state.__getitem__, pods))
-        stage = self._ledger.stage_of(number)
-        seen = (states, stage, said, number in self._ledger.evicted, number in self.stand_ins)
+        stage, ends = self._ledger.stage_of(number), self._ends_at.get(number, 0)
+        nodes = tuple(map(self._pods.node.__getitem__, pods))
+        seen = (states, nodes, stage, said, ends, number in self._ledger.evicted, number in self.stand_ins)
         known = self._states.get(number)
         if known is not None and known[0] == seen:
             return known[1]
@@ -93,9 +94,9 @@ class StateView:
             states.count(pod_state.PENDING),
             states.count(pod_state.FINISHED),
             said,
-            self._ends_at.get(number, 0) if running else 0,
+            ends if running else 0,
             workload.queue,
         )  # fmt: skip
-        if not standing and not stand_ins:
+        if not stand_ins:
             self._states[number] = (seen, made)
         return made

@@ -20,6 +20,7 @@ from seatrial.clusters.containers.pod_image import IMAGE, write_archive
 from seatrial.clusters.containers.requirements import CONTAINERD, CTR, SEARCHED, program, snapshotter
 from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.clusters.supervision.containers_left import CONFIG, ContainersPlace
+from seatrial.clusters.supervision.spawning import tied_command
 from seatrial.model.control_plane import Component, ControlPlane, Ready
 from seatrial.model.errors import SetupProblem
 
@@ -60,7 +61,7 @@ async def prepare(directory: Path, binaries: Path | None) -> None:
     write_archive(built[programs.POD.name], archive)
     command = ["--address", str(place.socket), "--namespace", "k8s.io", "images", "import"]
     importing = await asyncio.create_subprocess_exec(
-        str(program(CTR)), *command, "--snapshotter", snapshotter(directory), str(archive),
+        *tied_command(str(program(CTR)), *command, "--snapshotter", snapshotter(directory), str(archive)),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:

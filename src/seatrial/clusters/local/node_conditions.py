@@ -39,7 +39,7 @@ class NodeConditions:
         if node is None or not self._session.observer.epoch:
             return
         observer, name = self._session.observer, node.metadata.name
-        for one in node.status.conditions:
+        for one in sorted(node.status.conditions, key=lambda one: one.type != "Ready"):  # a diagnosis quotes the first
             status = (
                 "" if event == DELETED or one.status == ("True" if one.type == "Ready" else "False") else one.status
             )

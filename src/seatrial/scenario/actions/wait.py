@@ -78,7 +78,10 @@ class Wait(Phase):
                 run.note(f"{self.name}: {why.rstrip('.')}; the run continued")
         except TimeoutError:
             after = format_duration(self.timeout)
-            why = f"{self.name}: after {after} {ledger.reached(stage, phases)} of {count} workloads were {self.stage}"
+            missed = ledger.missed(stage, phases)
+            reached = ledger.reached(stage, phases) - missed
+            without = f", {missed} ended without" if missed else ""
+            why = f"{self.name}: after {after} {reached} of {count} workloads were {self.stage}{without}"
             run.time_is_up(why, go_on=self.go_on, of_workloads=True)
         finally:
             ledger.forget(listener)

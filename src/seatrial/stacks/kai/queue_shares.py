@@ -13,6 +13,7 @@ from seatrial.stacks.kai.queue_tree import RESOURCES, UNLIMITED, KaiQueue
 
 KINDS = range(len(RESOURCES))
 Amounts3 = Sequence[float]  # of RESOURCES
+Standing = tuple[bool, bool, bool, float, float]  # what decides whose turn it is (queue_turns.py)
 NO_SHARE = 1000.0  # resource_share/queue_resource_share.go:20: what is used without a share counts this much
 
 
@@ -33,6 +34,7 @@ class QueueShare:
     """One queue in a session. Lists are in the order of RESOURCES."""
 
     __slots__ = (
+        "_may",
         "allocated",
         "children",
         "fair",
@@ -43,6 +45,7 @@ class QueueShare:
         "parent",
         "quota",
         "request",
+        "version",
         "weight",
     )
 
@@ -51,11 +54,19 @@ class QueueShare:
         self.quota = [float(queue.quota[name]) for name in RESOURCES]
         self.limit = [float(queue.limit[name]) for name in RESOURCES]
         self.children: list[QueueShare] = []
+        self.version = 0  # grows with every change
+        self._may: list[float] = []
         self.clear()
 
     def clear(self) -> None:
         """Before the snapshot of a session."""
         self.allocated, self.firm, self.request, self.fair = ([0.0] * len(RESOURCES) for _ in range(4))
+        self.settle()
+
+    def settle(self) -> None:
+        """What it has or is entitled to changed."""
+        self.version += 1
+        self._may = []
 
     def requestable(self, kind: int) -> float:
         """What its pods ask for, up to its limit (resource_share.go:40)."""
@@ -64,7 +75,9 @@ class QueueShare:
 
     def allocatable(self) -> list[float]:
         """What it may use without being above its share (resource_share.go:51)."""
-        found = []
+        if self._may:
+            return self._may
+        found = self._may
         for quota, fair, limit in zip(self.quota, self.fair, self.limit, strict=True):
             if quota == UNLIMITED:
                 found.append(limit)
@@ -75,10 +88,11 @@ class QueueShare:
 
     def dominant(self, allocated: Amounts3, total: Amounts3) -> float:
         """The largest of its shares, if it had that allocated (queue_resource_share.go:139)."""
-        largest = 0.0
-        for used, may, everything in zip(allocated, self.allocatable(), total, strict=True):
-            bound = everything if may == UNLIMITED else may
-            largest = max(largest, used / bound if bound else used * NO_SHARE)
+        largest, may = 0.0, self.allocatable()
+        for kind in KINDS:
+            bound = total[kind] if may[kind] == UNLIMITED else may[kind]
+            share = allocated[kind] / bound if bound else allocated[kind] * NO_SHARE
+            largest = max(largest, share)
         return largest
 
 
@@ -88,6 +102,8 @@ class ShareTree:
     def __init__(self, queues: Sequence[KaiQueue]) -> None:
         self.queues: Mapping[str, QueueShare] = {queue.key: QueueShare(queue) for queue in queues}
         self.total: Amounts3 = [0.0] * len(RESOURCES)
+        # Queue → its version, who is next, and where it stands.
+        self.standings: dict[str, tuple[int, object, Standing]] = {}
         for queue in self.queues.values():
             if queue.parent:
                 self.queues[queue.parent].children.append(queue)
@@ -103,6 +119,7 @@ class ShareTree:
     def allocate(self, key: str, amounts: Amounts3, times: float, firm: bool) -> None:
         """Pods got their place (`times` > 0) or lost it; `firm`: they are not preemptible (proportion.go:433)."""
         for queue in self.path(key):
+            queue.version += 1
             for kind in KINDS:
                 change = amounts[kind] * times
                 queue.allocated[kind] += change
@@ -122,6 +139,8 @@ class ShareTree:
         divide(tops, total)
         for top in tops:
             divide(top.children, top.fair)
+        for queue in self.queues.values():
+            queue.settle()
 
     def over_limit(self, key: str, amounts: Amounts3, firm: bool) -> str:
         """Why so much more would be too much for the queue or what is above it; empty: it is not (capacity_policy)."""

@@ -13,7 +13,7 @@ from random import Random
 
 from seatrial.stacks.kai.job_lines import AlikeJobs, JobLine, VictimLine, line_up
 from seatrial.stacks.kai.kai_session import KaiJob
-from seatrial.stacks.kai.queue_shares import KINDS, Amounts3, QueueShare, ShareTree, added, at_most
+from seatrial.stacks.kai.queue_shares import KINDS, Amounts3, QueueShare, ShareTree, Standing, added, at_most
 
 Turn = tuple[str, AlikeJobs | None]  # whose turn it is: a leaf, and those that its group is one of
 
@@ -124,6 +124,18 @@ class QueueTurns:
             return None, (*self._popped.get(leaf.key, ()), head)
         return head, ()
 
+    def _standing(self, queue: QueueShare, leaf: QueueShare) -> Standing:
+        """That of groups in one line is the same until something is placed or evicted."""
+        job, victims = self._next(leaf)
+        alike = job.alike if job is not None and job.alike is not None and job.alike.waits(job) else None
+        if alike is None:
+            return standing(self._tree.total, queue, job, victims)
+        known = self._tree.standings.get(queue.key)
+        if known is None or known[0] != queue.version or known[1] is not alike:
+            found = standing(self._tree.total, queue, job, victims)
+            known = self._tree.standings[queue.key] = (queue.version, alike, found)
+        return known[2]
+
     def _leaf_before(self, left: QueueShare, right: QueueShare) -> bool:
         return self._before(left, right, left, right)
 
@@ -133,34 +145,30 @@ class QueueTurns:
     def _before(self, left: QueueShare, right: QueueShare, left_leaf: QueueShare, right_leaf: QueueShare) -> bool:
         if left is right or left_leaf.key not in self._lines or right_leaf.key not in self._lines:
             return False
-        order = queue_order(self._tree.total, left, right, self._next(left_leaf), self._next(right_leaf))
+        order = queue_order(left, right, self._standing(left, left_leaf), self._standing(right, right_leaf))
         if not order:  # those made in the same second come in the order of a Go map, which has none
             self._drew = True
             order = self._random.choice((-1, 1))
         return (order > 0) if self._victims else (order < 0)
 
 
-Next = tuple[KaiJob | None, Sequence[KaiJob]]  # the PodGroup that is next, or the victims up to the next
+def standing(total: Amounts3, queue: QueueShare, job: KaiJob | None, victims: Sequence[KaiJob]) -> Standing:
+    """What GetQueueOrderResult (queue_order.go:24) compares, one after another; the smaller comes first."""
+    over = all(fair < used for fair, used in zip(queue.fair, queue.allocated, strict=True))
+    with_job = added(queue.allocated, job.asks()) if job else queue.allocated
+    return (
+        over,
+        not at_most(with_job, queue.quota),
+        _uses_without_share(queue, with_job),
+        queue.dominant(_without(with_job, victims), total),
+        queue.dominant(queue.allocated, total),
+    )
 
 
-def queue_order(total: Amounts3, left: QueueShare, right: QueueShare, left_next: Next, right_next: Next) -> int:
-    """GetQueueOrderResult (queue_order.go:24): negative if `left` comes first."""
-    over = [all(fair < used for fair, used in zip(one.fair, one.allocated, strict=True)) for one in (left, right)]
-    if over[0] != over[1]:
-        return 1 if over[0] else -1
-    sides = ((left, left_next), (right, right_next))
-    with_job = [added(one.allocated, after[0].asks()) if after[0] else list(one.allocated) for one, after in sides]
-    starved = [at_most(amounts, one.quota) for amounts, (one, _) in zip(with_job, sides, strict=True)]
-    if starved[0] != starved[1]:
-        return -1 if starved[0] else 1
-    without = [_uses_without_share(one, amounts) for amounts, (one, _) in zip(with_job, sides, strict=True)]
-    if without[0] != without[1]:
-        return 1 if without[0] else -1
-    for amounts in ([_without(amounts, after[1]) for amounts, (_, after) in zip(with_job, sides, strict=True)],
-                    [left.allocated, right.allocated]):  # fmt: skip
-        shares = [one.dominant(used, total) for used, (one, _) in zip(amounts, sides, strict=True)]
-        if shares[0] != shares[1]:
-            return -1 if shares[0] < shares[1] else 1
+def queue_order(left: QueueShare, right: QueueShare, left_stands: Standing, right_stands: Standing) -> int:
+    """Negative if `left` comes first; of equal ones, that which may use less."""
+    if left_stands != right_stands:
+        return -1 if left_stands < right_stands else 1
     may = left.allocatable(), right.allocatable()
     less = at_most(may[0], may[1]), at_most(may[1], may[0])
     return 0 if less[0] == less[1] else -1 if less[0] else 1

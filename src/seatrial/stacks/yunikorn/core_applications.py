@@ -14,7 +14,9 @@ All pods of an application have one shape here, as a workload's have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from random import Random
 
 from seatrial.model.plan import PodShape
@@ -24,6 +26,7 @@ from seatrial.stacks.yunikorn.yunikorn_queues import ROOT, YunikornQueue
 
 Amounts = tuple[int, ...]  # by the resources of the nodes
 NEVER_CHECKED = -(1 << 62)
+MIXED = 0  # no id of a shape
 LEAST_PRIORITY = -(1 << 31)
 
 
@@ -49,7 +52,7 @@ class CoreApplication:
 
     def __init__(self, number: int, leaf: LeafQueue, shape: PodShape, asked: Amounts, planned: int) -> None:
         self.number, self.leaf, self.shape, self.asked, self.planned = number, leaf, shape, asked, planned
-        self.submitted = 0
+        self.submitted = self.serial = 0  # when, and as which
         self.pending: dict[Ask, None] = {}  # in the order of their creation
         self.reserved: dict[Ask, None] = {}
         self.placeholders: dict[Ask, None] = {}  # that have nodes
@@ -159,6 +162,10 @@ class LeafQueue(TreeQueue):
         self.replacing: dict[CoreApplication, None] = {}  # whose pods wait for placeholders of theirs
         self._filed: dict[CoreApplication, tuple[int, int, int]] = {}
         self._bins: dict[tuple[int, int], dict[int, _Bin]] = {}  # key → shape → applications
+        self._keys: dict[
+            int, list[tuple[int, int]]
+        ] = {}  # shape → keys of that shape alone, in order; MIXED: of several
+        self.untold: dict[CoreApplication, None] = {}  # that may have asks which an inspection has not told yet
 
     def priority(self) -> int:
         if not self.waiting:
@@ -171,12 +178,16 @@ class LeafQueue(TreeQueue):
         """Something of the application changed that its place depends on."""
         before = self._filed.pop(app, None)
         if before is not None:
-            shapes = self._bins[before[:2]]
+            key = before[:2]
+            shapes = self._bins[key]
             shapes[before[2]].remove(app)
             if not shapes[before[2]].members:
+                self._keys_of(shapes).remove(key)
                 del shapes[before[2]]
-                if not shapes:
-                    del self._bins[before[:2]]
+                if shapes:
+                    insort(self._keys_of(shapes), key)
+                else:
+                    del self._bins[key]
         self.replacing.pop(app, None)
         if not app.pending:
             return
@@ -186,11 +197,32 @@ class LeafQueue(TreeQueue):
         when = app.submitted if self._policy == FIFO else 0
         key = (-app.priority, when)
         self._filed[app] = (*key, id(app.shape))
-        self._bins.setdefault(key, {}).setdefault(id(app.shape), _Bin()).add(app)
+        shapes = self._bins.setdefault(key, {})
+        if id(app.shape) not in shapes:
+            if shapes:
+                self._keys_of(shapes).remove(key)
+            shapes[id(app.shape)] = _Bin()
+            insort(self._keys_of(shapes), key)
+        shapes[id(app.shape)].add(app)
 
-    def bins(self) -> Iterator[list[list[CoreApplication]]]:
-        """Applications in the order in which they are tried: lists of equals, by shape. By `fair` each is its own list."""
-        for key in sorted(self._bins):
+    def _keys_of(self, shapes: Mapping[int, _Bin]) -> list[tuple[int, int]]:
+        return self._keys.setdefault(next(iter(shapes)) if len(shapes) == 1 else MIXED, [])
+
+    def bins(self, closed: Mapping[int, bool]) -> Iterator[list[list[CoreApplication]]]:
+        """Applications in the order in which they are tried: lists of equals, by shape. By `fair` each is its own list.
+        Of shapes in `closed`, which may grow meanwhile, no list is tried, or (False) none with a single application."""
+        heads = [(keys[0], shape, 0) for shape, keys in self._keys.items() if keys]
+        heapify(heads)
+        while heads:
+            key, shape, at = heappop(heads)
+            whole = closed.get(shape)
+            if whole:
+                continue
+            keys = self._keys[shape]
+            if at + 1 < len(keys):
+                heappush(heads, (keys[at + 1], shape, at + 1))
+            if whole is False and len(self._bins[key][shape].members) == 1:
+                continue
             members = [one.members for one in self._bins[key].values()]
             if self._policy == FIFO:
                 yield members

@@ -34,7 +34,7 @@ class CoreBooks:
         self._let_go, self._resumes = let_go, resumes
         self.loop: CoreLoop
         self.asks: dict[int, Ask] = {}  # pod → its ask
-        self._submitted = 0
+        self._submitted = self._came = 0
         self._timers: dict[CoreApplication, int] = {}  # when its placeholders have had their time
 
     def submit(self, number: int, workload: Workload, leaf: LeafQueue, asked: Amounts) -> CoreApplication:
@@ -43,6 +43,7 @@ class CoreBooks:
         app = CoreApplication(number, leaf, workload.shape, asked, planned)
         self._submitted = app.submitted = max(self._kernel.now, self._submitted + 1)  # one after another
         leaf.applications[app] = None
+        app.serial = self._came = self._came + 1
         return app
 
     def ask(self, app: CoreApplication, pod: int, created: int, placeholder: bool, originates: bool) -> None:
@@ -52,6 +53,7 @@ class CoreBooks:
         app.submitted = min(app.submitted, ask.created)
         app.counted += placeholder
         app.pending[ask] = None
+        app.leaf.untold[app] = None
         app.leaf.waits(1)
         app.leaf.file(app)
         self.loop.waits(ask)

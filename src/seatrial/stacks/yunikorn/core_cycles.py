@@ -54,6 +54,7 @@ class CoreLoop:
         self._idle_since = 0
         self._wakes: set[int] = set()
         self._failed: set[int] = set()  # shapes that fit nowhere, of this cycle
+        self._unreservable: set[int] = set()  # shapes that no node is left to be reserved for, of this cycle
         self._preempts_next = 0  # before this no ask may try to preempt
         self._earliest = NEVER  # as far as this cycle has seen
 
@@ -88,6 +89,7 @@ class CoreLoop:
     def _cycle(self, _: object) -> None:
         self._again = False
         self._failed.clear()
+        self._unreservable.clear()
         self._earliest = NEVER
         root = self._root
         outcome = NOTHING
@@ -163,7 +165,25 @@ class CoreLoop:
     def _asked_in(self, leaf: LeafQueue) -> int:
         headroom = leaf.headroom()
         attempts = [MOST_PREEMPTIONS]
-        return next(filter(None, (self._from_equals(equals, headroom, attempts) for equals in leaf.bins())), NOTHING)
+        closed: dict[int, bool] = {}
+        for equals in leaf.bins(closed):
+            outcome = self._from_equals(equals, headroom, attempts)
+            if outcome:
+                return outcome
+            if len(equals) == 1:
+                self._close(equals[0][0], headroom, closed)
+        return NOTHING
+
+    def _close(self, app: CoreApplication, headroom: Sequence[int | None], closed: dict[int, bool]) -> None:
+        """Nothing came of the application, and nothing will of others of its shape in this cycle, unless they may preempt or
+        reserve a node. Where chance would choose who reserves one, it is asked all the same (False)."""
+        if self.preempt is not None and self._kernel.now >= self._preempts_next:
+            return
+        shape = id(app.shape)
+        if not fits(app.asked, headroom) or self._nodes.all_reserved:
+            closed[shape] = True
+        elif shape in self._unreservable:
+            closed[shape] = False
 
     def _from_equals(
         self, equals: list[list[CoreApplication]], headroom: Sequence[int | None], attempts: list[int]
@@ -197,6 +217,8 @@ class CoreLoop:
             node = self._nodes.to_reserve(app.shape, app.asked)
             if node >= 0:
                 self._nodes.reserve(node, ask)
+            else:
+                self._unreservable.add(id(app.shape))
             return node >= 0
         return False
 

@@ -9,6 +9,9 @@ conditions, one after another, with a GET and a PUT each (scheduler.go:158, cont
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import attrgetter
+
 from seatrial.model.fleet import NEVER, RECLAIMED
 from seatrial.model.plan import Workload
 from seatrial.model.settings import Settings
@@ -20,7 +23,7 @@ from seatrial.sim.placed_pods import PlacedPods
 from seatrial.sim.pods import ASSUMED, BOUND, PENDING, RUNNING
 from seatrial.sim.world import PodOwners, Sim
 from seatrial.stacks.yunikorn import RECLAIMS, RESERVED
-from seatrial.stacks.yunikorn.core_applications import Ask, CoreApplication, fits, queue_tree
+from seatrial.stacks.yunikorn.core_applications import Ask, CoreApplication, LeafQueue, fits, queue_tree
 from seatrial.stacks.yunikorn.core_books import CoreBooks
 from seatrial.stacks.yunikorn.core_cycles import CoreLoop
 from seatrial.stacks.yunikorn.core_nodes import CoreNodes
@@ -276,9 +279,12 @@ class YunikornModel:
         self._inspections.ended()
 
     def _outstanding(self) -> list[tuple[CoreApplication, Ask]]:
-        found = []
+        found: list[tuple[CoreApplication, Ask]] = []
         for leaf in self._leaves.values():
             left = leaf.headroom_below_root()
+            if left == [None] * len(left):  # those that were told take nothing from the others
+                found += self._untold(leaf)
+                continue
             for app in leaf.applications:
                 if app in leaf.replacing:
                     continue
@@ -289,3 +295,11 @@ class YunikornModel:
                     if not ask.told:
                         found.append((app, ask))
         return found
+
+    def _untold(self, leaf: LeafQueue) -> Iterator[tuple[CoreApplication, Ask]]:
+        for app in sorted(leaf.untold, key=attrgetter("serial")):
+            if app not in leaf.applications:
+                del leaf.untold[app]
+            elif app not in leaf.replacing:
+                yield from ((app, ask) for ask in app.pending if not ask.told)
+                del leaf.untold[app]
