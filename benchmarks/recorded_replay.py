@@ -46,7 +46,7 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sent:
-    """What a run sent, in the order of the trace: times in ms, and its figures."""
+    """When a run sent its Jobs and its watch saw them created, in ms, in order; and its figures."""
 
     at: Times
     created: Times
@@ -74,7 +74,7 @@ def run(folder: Path, name: str, submit: str, *where: str) -> Sent:
     times = pl.read_csv(folder / name / "times.csv")
     wait = (times["scheduled_s"] - times["submitted_s"]).cast(pl.Float64).mean()
     assert isinstance(wait, float)
-    return Sent(np.array(sent), times["created_s"].to_numpy() * 1e3, float(row["total_s"]), wait)
+    return Sent(np.sort(sent), np.sort(times["created_s"].to_numpy()) * 1e3, float(row["total_s"]), wait)
 
 
 def recorded(folder: Path, jobs: int, rate: float) -> Sent:
