@@ -62,9 +62,9 @@ class ContainersPlace:
 
 def remove_containers(directory: Path) -> None:
     """Returns when nothing is left, or after a while: what the kernel does not give up stays, and can be tried again."""
-    if not (directory / CONFIG).exists():
-        return
     place = ContainersPlace(directory)
+    if not (directory / CONFIG).exists() and not place.sockets.exists():  # one alone: somebody removed the directory
+        return
     until = time.monotonic() + _GONE_S
     while _kill(place) and time.monotonic() < until:
         time.sleep(0.02)
