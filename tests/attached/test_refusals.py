@@ -23,6 +23,7 @@ from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Setup, Target, Trial
 from tests.attached.conftest import CONTEXT, EXISTING, FAKES, SHARED, Foreign
 from tests.conftest import Seatrial
+from tests.waiting import eventually
 
 Scenario = Callable[..., Path]
 
@@ -285,9 +286,8 @@ def test_a_server_that_refuses_the_nodes_leaves_nothing_behind(
     foreign.create(bindings, {**kind, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
     try:
         probe = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "probe"}}
-        for _ in range(100):  # a policy takes a moment to be enforced
-            if foreign.api.call("POST", "/api/v1/nodes?dryRun=All", probe)[0] == 422:
-                break
+        refused = eventually(lambda: foreign.api.call("POST", "/api/v1/nodes?dryRun=All", probe)[0] == 422)
+        assert refused, "a policy takes a moment to be enforced"
         done = run_as(seatrial, scenario(FAKES), foreign.kubeconfig)
     finally:
         foreign.api.call("DELETE", f"{bindings}/no-nodes")

@@ -17,8 +17,9 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
 
-# Eight nodes that take one pod each, twenty pods: the gangs come in turns. Then half of one holds four of eight nodes for as long
-# as its placeholders may, because `blocker` has the rest.
+# Eight nodes that take one pod of a gang each, and gangs that fit at once: those that do not may deadlock after their time-out, as
+# docs/stacks/yunikorn.md says. Then half of one holds four of eight nodes for as long as its placeholders may, because `blocker`
+# has the rest.
 SCENARIO = """
 name: gangs
 nodes:
@@ -27,7 +28,7 @@ nodes:
 stacks: [yunikorn]
 settings: {yunikorn: {placeholder-timeout: 5s, gang-style: Soft, interval: 500ms}}
 steps:
-  - submit: {name: gang, gang: true, sizes: [2, 3, 4, 5, 6], each: 1, order: shuffled, duration: 1s,
+  - submit: {name: gang, gang: true, sizes: [2, 3, 3], each: 1, order: shuffled, duration: 1s,
              requests: {cpu: 2, memory: 50M}}
   - submit: {name: single, count: 2, duration: 1s, requests: {cpu: 500m}}
   - wait: {for: completed, timeout: 100s}
@@ -35,7 +36,7 @@ steps:
   - wait: {for: running, of: [blocker], timeout: 60s}
   - submit: {name: half, gang: true, count: 1, pods: 8, duration: 1s, requests: {cpu: 2}}
   - wait: {for: completed, timeout: 150s}
-expect: ["completed == 12"]
+expect: ["completed == 10"]
 """
 
 
@@ -57,7 +58,7 @@ def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_th
     found = found.join(times.select("workload", "phase", "size", "reserved_s"), on="workload")
     assert (found["len"] == found["size"]).all(), "placeholders are no pods of the workload"
     gangs = found.filter(pl.col("phase") == "gang")
-    assert gangs["reserved_s"].null_count() < 5, "at least those that fit at once are reserved whole"
+    assert gangs["reserved_s"].null_count() < 3, "reserved whole, if the machine gave them their nodes in five seconds"
     assert (gangs["bound"] >= gangs["reserved_s"]).all()
     assert (gangs["nodes"] == gangs["size"]).all()
     # Its placeholders gave up, and its pods took what they got.
@@ -65,9 +66,8 @@ def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_th
 
 
 def test_a_killed_scheduler_is_started_again_and_the_run_completes(start: Start, tmp_path: Path) -> None:
-    # All gangs fit at once: those that do not may deadlock after their time-out, killed scheduler or not (docs/stacks/yunikorn.md).
     scenario = SCENARIO[: SCENARIO.index("  - submit: {name: blocker")].replace("duration: 1s", "duration: 3s")
-    scenario = scenario.replace("sizes: [2, 3, 4, 5, 6]", "sizes: [2, 4]").replace("count: 2", "count: 5")
+    scenario = scenario.replace("count: 2", "count: 4")
     (tmp_path / "killed.yaml").write_text(scenario + 'expect: ["completed == 7"]\n')
     process = start("run", "killed.yaml", "--on", "local", "-o", "out")
     before = component_pid(NAME)
