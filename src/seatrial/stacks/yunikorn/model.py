@@ -51,6 +51,8 @@ class YunikornModel:
     def __init__(self, sim: Sim, settings: Settings) -> None:
         own = settings["yunikorn"]
         self._sim, self._kernel, self._pods = sim, sim.kernel, sim.pods
+        # Of bindings, placeholders and conditions. Events delay none of them: they have a client, and so a bucket, of their own
+        # (k8shim 1.8.0: shim/scheduler.go:67 and client/apifactory.go:94 each make one).
         self._client = ApiClient("yunikorn", float(own["qps"]), float(own["burst"]))
         processes = self._processes = Goroutines(sim.kernel, sim.api)
         self._created: dict[int, int] = {}  # pod → when
@@ -88,12 +90,6 @@ class YunikornModel:
         self._root.most = self._nodes.total()
         self._loop.stir()
 
-    def _publish(self, events: int) -> None:
-        """Each is a goroutine of its own and takes a token of the one client (client-go tools/events, recordToSink)."""
-        if self._client.limited:
-            for _ in range(events):
-                self._sim.api.spend(self._client)
-
     # the workload's pods
 
     def _pod_created(self, pod: int) -> None:
@@ -126,7 +122,6 @@ class YunikornModel:
         app, pod, placeholder = what
         if self._pods.state[pod] != PENDING or app.core is None:
             return
-        self._publish(2 if app.workload.gang and not placeholder else 1)
         self._books.ask(app.core, pod, self._created[pod], placeholder, pod == app.first)
         self._inspections.stir()
 
@@ -147,7 +142,6 @@ class YunikornModel:
         self._dispatcher.put(self._bind, ask)
 
     def _bind(self, ask: Ask) -> None:
-        self._publish(2)
         self._placed.bind(ask.pod, self._kernel.now)
 
     def _delete(self, ask: Ask) -> None:
@@ -173,7 +167,6 @@ class YunikornModel:
     def _reserve(self, app: ShimApplication) -> None:
         if self._others is None:
             self._others, self._sim.owners = getattr(self._sim, "owners", None), self
-        self._publish(1)
         self._maker.make(app)
 
     def _placeholder_made(self, app: ShimApplication, pod: int) -> None:
@@ -201,7 +194,6 @@ class YunikornModel:
     def _may_run(self, app: ShimApplication) -> None:
         """onReservationStateChange: the pods follow once all placeholders are bound."""
         if app.state == RESERVING and sum(app.placeholders.values()) >= app.workload.pods:
-            self._publish(3)  # PlaceholderAllocated twice, as a series, and GangReservationComplete
             self._runs(app)
 
     def _runs(self, app: ShimApplication) -> None:
@@ -251,7 +243,6 @@ class YunikornModel:
     def _released(self, pod: int) -> None:
         self._created.pop(pod, None)
         self._books.gone(pod)
-        self._publish(1)
 
     def _over(self, number: int) -> None:
         app = self._apps.pop(number, None)
@@ -273,7 +264,6 @@ class YunikornModel:
             if ask in app.pending:
                 yield Calls(self._client, GET)
                 yield Calls(self._client, WRITE)
-                self._publish(1)
             if ask in app.pending:
                 self._sim.said[app.number] = WAITS
         self._inspections.ended()
