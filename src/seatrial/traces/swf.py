@@ -116,7 +116,8 @@ def _blocks(path: Path) -> Iterator[tuple[list[str], int]]:
                 first += len(lines)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceProblem(
-            f"{path.name} is damaged somewhere after line {first:,}: {error}", "get the file again, or unpack what can be read"
+            f"{path.name} is damaged somewhere after line {first:,}: {error}",
+            "get the file again, or unpack what can be read",
         ) from None
     if rest:
         yield [rest.decode("utf-8", "replace")], first
