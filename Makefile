@@ -24,8 +24,8 @@ test: $(STAMP) chromium containers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/seatrial cluster build --peers  # about twenty minutes the first time, nothing afterwards
-	$(BIN)/python tests/second_try.py -rs -n auto --dist loadfile --durations=15 -m "not local"
-	$(BIN)/python tests/second_try.py -n 2 --dist loadgroup --durations=25 -m local
+	$(BIN)/pytest -rs -n auto --dist loadfile --durations=15 -m "not local"
+	$(BIN)/pytest -n 2 --dist loadgroup --durations=25 -m local
 
 chromium:
 	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || { \
