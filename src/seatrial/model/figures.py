@@ -33,7 +33,7 @@ AUDITS = "the trial was audited"
 LOCAL = "it ran on `local`"
 SHARED = "the scenario has queues or classes, or workloads were evicted"
 QUEUES = "the scenario has queues"
-COMPETED = "queues competed: two or more wanted more than there was"
+COMPETED = "queues competed: two or more had demand, together beyond the quota"
 
 _WORDS = {TIME: ("slower", "faster"), RATE: ("faster", "slower"), COUNT: ("more", "fewer")}
 _DOUBTED_AS = {TIME: doubts.TIMES, RATE: doubts.RATES, RATIO: doubts.RATES}
@@ -93,7 +93,7 @@ class Figure:
 
 def _turnaround(percent: int) -> Figure:
     return Figure(
-        f"p{percent}_s", TIME, "s", f"{percent} of 100 workloads took at most so long from submitted to completed",
+        f"p{percent}_s", TIME, "s", f"{percent}th percentile of turnaround, from submitted to completed",
         "Percentile of `turnaround_s` of completed workloads by nearest rank, the ⌈p·n⌉-th smallest: a value that some workload "
         "had. Of fewer than 100 workloads p99 is the largest",
         LESS, (COMPLETION,), WORKLOADS, f"p{percent}",
@@ -102,14 +102,14 @@ def _turnaround(percent: int) -> Figure:
 
 def _scheduling(percent: int, heading: str = "") -> Figure:
     return Figure(
-        f"schedule_p{percent}_s", TIME, "s", f"{percent} of 100 pods took at most so long from created to bound",
-        "By nearest rank: the time that the scheduler, and whatever gates a pod, took", LESS, (), (PHASE,), heading,
+        f"schedule_p{percent}_s", TIME, "s", f"{percent}th percentile of a pod's time from created to bound",
+        "By nearest rank: the time of the scheduler and of everything that gates a pod", LESS, (), (PHASE,), heading,
     )  # fmt: skip
 
 
 def _request_time(percent: int, heading: str = "") -> Figure:
     return Figure(
-        f"api_p{percent}_s", TIME, "s", f"{percent} of 100 requests took at most so long, from when they were due",
+        f"api_p{percent}_s", TIME, "s", f"{percent}th percentile of a request's duration, from when it was due",
         "Exact, by nearest rank, to the whole answer, of successful requests; without watches",
         LESS, (REQUESTS,), (IDENTITY,), heading,
     )  # fmt: skip
@@ -123,7 +123,7 @@ def _audit(name: str, audit: str, unit: str, about: str, *needs: str) -> Figure:
 def _wait(name: str, about: str, heading: str = "") -> Figure:
     return Figure(
         f"wait_{name}_s", TIME, "s", about,
-        "Of all workloads but those that the server refused. One that never got a place counts with the time until it was over or "
+        "Of all workloads except refused ones. A workload that never got a place counts with the time until it ended or "
         "the trial ended: a queue that starves must not look fast", LESS, (SHARED,), WORKLOADS, heading,
     )  # fmt: skip
 
@@ -162,12 +162,12 @@ _ENTRIES = (
     Figure("workloads", COUNT, "workloads", "workloads that the steps would submit", groups=(PHASE,)),
     Figure("pods", COUNT, "pods", "pods of the submitted workloads", groups=WORKLOADS),
     Figure("submitted", COUNT, "workloads", "workloads submitted",
-           "Is `completed` + `failed` + `deleted` + `pending`: each workload counts once, in this order", groups=WORKLOADS,
+           "The sum of `completed`, `failed`, `deleted` and `pending`: each workload counts once, in this order", groups=WORKLOADS,
            while_running=True),
     Figure("completed", COUNT, "workloads", "workloads completed", "", MORE, groups=WORKLOADS, while_running=True),
     Figure("failed", COUNT, "workloads", "workloads that failed", "", LESS, groups=WORKLOADS, while_running=True),
     Figure("deleted", COUNT, "workloads", "workloads deleted before they completed", groups=WORKLOADS, while_running=True),
-    Figure("pending", COUNT, "workloads", "workloads that did not end", "", LESS, groups=WORKLOADS, while_running=True),
+    Figure("pending", COUNT, "workloads", "workloads that have not ended", "", LESS, groups=WORKLOADS, while_running=True),
     Figure("outcome", TEXT, "", "how the trial ended",
            "`completed`, `clogged`, `timeout`, `failed`, `interrupted` or `damaged`, see [outcomes](study.md#outcomes)"),
     Figure("valid", FLAG, "", "whether all figures of the trial can be trusted",
@@ -180,8 +180,8 @@ _ENTRIES = (
            WORKLOADS, "total time"),
     Figure("rate_per_s", RATE, "/s", "workloads completed per second", "`completed` / `total_s`", MORE, (COMPLETION,), WORKLOADS),
     Figure("cpu_util", RATIO, "", "share of the nodes' cores that running containers had requested",
-           "Core-seconds, from the first submission to the last completion, or to the end of the trial if not all completed. It is "
-           "about requests, not use", MORE, heading="cpu used"),
+           "Core-seconds, from the first submission to the last completion, or to the end of the trial if not all completed. "
+           "Counts requests, not usage", MORE, heading="cpu used"),
     Figure("gpu_util", RATIO, "", "share of the nodes' GPUs that running containers had requested",
            "Like `cpu_util`, of all resources whose name ends in `/gpu`", MORE, (GPUS,), heading="gpu used"),
     Figure("creation_per_s", RATE, "/s", "workloads per second that the server showed", "(n − 1) / (last − first) of n workloads",
@@ -212,7 +212,7 @@ _ENTRIES = (
     _audit("audit_aggregate", "aggregate admission", "workloads",
            "workloads that a queue admitted by the cluster's totals, although they fit on no node"),
     _audit("audit_overadmitted", "over-admission", "pods",
-           "most admitted and unfinished pods beyond what the nodes hold at the same time"),
+           "maximum of admitted, unfinished pods beyond the capacity of the nodes"),
     _audit("audit_declared", "declared otherwise", "workloads",
            "workloads whose declared requests differ from those of their pods"),
     _audit("audit_partial", "gang in part", "gangs", "gangs that were started in part"),
@@ -229,33 +229,33 @@ _ENTRIES = (
     Figure("requests_per_s", RATE, "/s", "successful requests per second",
            "From the first that was due to the last answer", MORE, (REQUESTS,), (), "answered"),
     _request_time(50, "request p50"), _request_time(95), _request_time(99, "request p99"),
-    Figure("in_flight_max", PEAK, "requests", "most requests that the server executed at the same time",
+    Figure("in_flight_max", PEAK, "requests", "maximum of requests that the server executed at the same time",
            "The server's own gauge, sampled once a second; without it, the client's requests in flight", LESS, (REQUESTS,)),
-    Figure("queued_max", PEAK, "requests", "most requests that the server held in its queues", "The server's own gauge", LESS,
+    Figure("queued_max", PEAK, "requests", "maximum of requests in the server's queues", "The server's own gauge", LESS,
            (REQUESTS,)),
     Figure("cpu_cores", RATE, "cores", "cores of the machine that were busy, on average", "", LESS, (REQUESTS,),
            verdicts=("more", "less")),
-    Figure("pod_start_p99_s", TIME, "s", "99 of 100 pods of created objects took at most so long from created to running", "", LESS,
+    Figure("pod_start_p99_s", TIME, "s", "99th percentile of the time from created to running, of pods of created objects", "", LESS,
            (REQUESTS,)),
     Figure("heartbeat_gap_s", TIME, "s", "longest time in which some node's lease was not renewed", "", LESS, (REQUESTS, LOCAL),
            heading="heartbeat gap", verdicts=("longer", "shorter")),
     _wait("mean", f"mean wait for a place: {_WAITED}"),
-    _wait("p50", "50 of 100 workloads waited at most so long for a place", "wait p50"),
-    _wait("p95", "95 of 100 workloads waited at most so long for a place"),
-    _wait("p99", "99 of 100 workloads waited at most so long for a place", "wait p99"),
+    _wait("p50", "50th percentile of the wait for a place", "wait p50"),
+    _wait("p95", "95th percentile of the wait for a place"),
+    _wait("p99", "99th percentile of the wait for a place", "wait p99"),
     _wait("max", "longest wait for a place"),
     _evictions("evicted", "times that a workload lost its place",
                "Each eviction counts, also of the same workload. The sum of the six below", "evicted"),
     _evictions("preempted", "evictions for a workload of a higher priority, in the same queue or by kube-scheduler",
                "Without `reclaimed` and `fair_sharing`, which Kueue calls preemption too: `evicted` has all"),
-    _evictions("reclaimed", "evictions because a queue of the cohort took its own quota back"),
+    _evictions("reclaimed", "evictions because a queue of the cohort reclaimed its own quota"),
     _evictions("fair_sharing", "evictions for a queue with a smaller share"),
     _evictions("timed_out", "evictions because pods did not run in time"),
     _evictions("node_gone", "evictions because a node was gone"),
     _evictions("evicted_other", "evictions for another reason"),
-    *_amounts("work_lost", "of work that evictions threw away",
-              "Requests of each pod that was lost, from when it ran (of a gang, from when all its pods did) until it was lost, "
-              "without what a checkpoint kept", WORKLOADS, SHARED, LESS),
+    *_amounts("work_lost", "of work lost to evictions",
+              "Requests of each lost pod, from when it ran (of a gang, from when all its pods ran) until it was lost, "
+              "without the time before its last checkpoint", WORKLOADS, SHARED, LESS),
     *_amounts("used", "that pods held on nodes",
               "Requests from bound until finished or lost, whether the container ran or not", WORKLOADS, SHARED),
     *_amounts("nominal", "of quota", "Nominal quota × the length of the trial, of all flavors", (QUEUE,), QUEUES),
@@ -263,20 +263,20 @@ _ENTRIES = (
               "What a queue held beyond its nominal quota, from admission to eviction or release (without a queue object, from "
               "pods created to finished or lost). Flavors count together", (QUEUE,), QUEUES),
     *_amounts("lent", "of quota that others held",
-              "What is borrowed in a cohort counts as lent by all queues that have quota left, in proportion to it", (QUEUE,),
+              "Borrowed quota of a cohort counts as lent by all queues with unused quota, in proportion to it", (QUEUE,),
               QUEUES),
-    Figure("share", RATIO, "", "part of its cohort's quota that a queue held, on average while it wanted something",
+    Figure("share", RATIO, "", "share of its cohort's quota that a queue held, on average while it had demand",
            "Of the resource most in demand, see [fair share](#fair-share)", "", (QUEUES,), (QUEUE,), "share", in_parts=True),
-    Figure("fair_share", RATIO, "", "part of its cohort's quota that a queue should have held, on average while queues competed",
+    Figure("fair_share", RATIO, "", "fair share of its cohort's quota, on average while queues competed",
            "See [fair share](#fair-share)", "", (COMPETED,), (QUEUE,), "fair share", in_parts=True),
-    Figure("share_error", RATIO, "", "part of the quota that was not where it should have been, while queues competed",
+    Figure("share_error", RATIO, "", "share of the quota that the wrong queues held, while queues competed",
            "Half the sum over queues of the distance between what a queue held and its fair share, in proportion to the quota; of "
            "one queue, its own distance. See [fair share](#fair-share)", LESS, (COMPETED,), (QUEUE,), "share error"),
     Figure("jain", RATIO, "", "Jain's index of what queues held in proportion to their fair share, while they competed",
            "1 if all got the same part of their fair share, 1/n if one of n got everything. See [fair share](#fair-share)", MORE,
            (COMPETED,), (), "Jain's index"),
     _audit("audit_quota_exceeded", "quota exceeded", "queues",
-           "queues and cohorts that held more than their quota and what they may borrow", SHARED),
+           "queues and cohorts that held more than their quota plus their borrowing limit", SHARED),
     _audit("audit_kept_below", "kept below quota", "queues",
            "queues that did not get their own quota for 30 s or longer while others borrowed", SHARED),
     _audit("audit_inverted", "priority inversion", "workloads",
