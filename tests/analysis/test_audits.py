@@ -206,7 +206,7 @@ def test_requests_declared_to_the_queue_that_are_not_the_pods(tmp_path: Path) ->
     assert audit["examples"] == [
         {"phase": "short", "workloads": 2, "differ": {"nvidia.com/gpu": {"declared": 8, "asked": 0}}}
     ]
-    assert "short declares nvidia.com/gpu 8, and its pods ask for nvidia.com/gpu 0" in audit["finding"]
+    assert "short declares nvidia.com/gpu 8, and its pods request nvidia.com/gpu 0" in audit["finding"]
     also = {"phases": {"short": {**phase, "declares": {"cpu": 1000}}}}
     assert of(tmp_path / "b", plain(), stages=QUEUEING, also=also)["declared otherwise"]["count"] == 0
 

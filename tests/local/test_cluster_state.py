@@ -90,7 +90,7 @@ def test_a_kept_cluster_whose_keeper_died_stays_visible_until_taken_down() -> No
     leave("mine", {}, is_kept=True)
     reap()
     assert [(c.name, c.running) for c in kept_clusters.all_clusters()] == [("mine", False)]
-    with pytest.raises(SetupProblem, match="does not run any more"):
+    with pytest.raises(SetupProblem, match="no longer runs"):
         kept_clusters.find("mine")
     kept_planes.down("mine")
     assert kept_clusters.all_clusters() == []

@@ -70,7 +70,7 @@ def test_the_life_of_a_cluster(seatrial_cluster: Seatrial, binaries: dict[str, P
     assert seatrial("kubeconfig", "mine", "--as", "nobody").returncode == 2
     assert seatrial("down", "mine").stdout == "The cluster 'mine' is gone.\n"
     assert seatrial("down", "--all").stdout == "The cluster 'other' is gone.\n"
-    assert seatrial("down", "--all").stdout == "There is no cluster.\n"
+    assert seatrial("down", "--all").stdout == "No clusters.\n"
     assert list((tmp_path / "seatrial" / "clusters").iterdir()) == [tmp_path / "seatrial" / "clusters" / ".lock"]
 
 

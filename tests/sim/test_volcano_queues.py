@@ -247,6 +247,6 @@ def test_findings_name_what_volcano_does_otherwise() -> None:
     found = "\n".join(stacks.find("volcano").findings(volcano(*steps, fleet=Fleet((GPUS, TWO[1]), preemption=TAKES))))
     assert "evicts single pods" in found
     assert "beyond its first are reclaimed" in found
-    assert "takes from red even what is within its quota: no pod of it holds nvidia.com/gpu" in found
+    assert "reclaims from red even within its quota: none of its pods holds nvidia.com/gpu" in found
     fair = stacks.find("volcano").findings(volcano(*steps, fleet=Fleet(TWO, preemption=FAIR)))
     assert "by `weight`, whatever the quotas are" in fair[0]

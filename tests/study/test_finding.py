@@ -161,7 +161,7 @@ def test_the_largest_load_is_found_because_the_ends_say_so(seatrial: Seatrial) -
         (["--vary", "nodes.gpu.count=2..9", "--so-that", "wait_p95 <= 1"], "did you mean 'wait_p95_s'?"),
         (["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s"], "a value instead of a comparison"),
         (["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s = 1"], "compare with =="),
-        (["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s(kueue) <= 1"], "each set-up has a search of its own"),
+        (["--vary", "nodes.gpu.count=2..9", "--so-that", "p95_s(kueue) <= 1"], "each set-up has its own search"),
         (["--vary", "nodes.gpu.count=0.5..2", "--so-that", "p95_s <= 1"], "is not a whole number"),
         (["--vary", "nodes.gpu.count=2..9"], "write one like --so-that"),
         (["--so-that", "p95_s <= 1"], "write one like --vary"),

@@ -52,13 +52,13 @@ def aggregate_admission(occupancy: Occupancy) -> Audit:
         }
         for row in rows.head(EXAMPLES).rows(named=True)
     ]
-    finding = "What was admitted, the nodes could take."
+    finding = "The nodes had room for all admitted workloads."
     if count:
         first = examples[0]
         when = "even empty nodes have" if hopeless else "the nodes had at that moment"
         finding = (
-            f"{some(count, 'workload was', 'workloads were')} admitted by what the cluster has in all, not by what a node can "
-            f"take ({hopeless} could never run, {count - hopeless} not at that moment): {first['workload']}, admitted at "
+            f"{some(count, 'workload was', 'workloads were')} admitted by the cluster's totals, not by the room on each node "
+            f"({hopeless} could never run, {count - hopeless} not at that moment): {first['workload']}, admitted at "
             f"{first['at_s']} s, needs room for {some(first['pods'], 'pod', 'pods')} of {first['asks']}; {when} room for "
             f"{first['room_when_empty'] if hopeless else first['room']}."
         )
@@ -137,13 +137,13 @@ def declared_otherwise(occupancy: Occupancy) -> Audit:
             count += int(counts[name])
             what = {r: {"declared": told.get(r, 0), "asked": asked.get(r, 0)} for r in differ}
             examples.append({"phase": name, "workloads": int(counts[name]), "differ": what})
-    finding = "The queue was told what the pods ask for."
+    finding = "All declared requests are those of the pods."
     if count:
         first = examples[0]
         resource, amounts = next(iter(first["differ"].items()))
         finding = (
-            f"For {some(count, 'workload', 'workloads')} the queue was told other requests than the pods have: {first['phase']} "
-            f"declares {quantity(resource, amounts['declared'])}, and its pods ask for {quantity(resource, amounts['asked'])}."
+            f"{some(count, 'workload declares', 'workloads declare')} other requests than the pods have: {first['phase']} "
+            f"declares {quantity(resource, amounts['declared'])}, and its pods request {quantity(resource, amounts['asked'])}."
         )
     return audit_of("declared otherwise", finding, count, examples[:EXAMPLES])
 

@@ -195,12 +195,12 @@ def _overtaken(occupancy: Occupancy) -> Audit:
             "behind_s": seconds_of(int(behind[row])),
             "started": bool(started[row] != NEVER),
         })  # fmt: skip
-    finding = "No workload was overtaken by a later one that asks for as much."
+    finding = "No workload was overtaken by a later one that requests as much."
     if len(found):
         first = examples[0]
         how = "started" if first["started"] else "still had not started"
         finding = (
-            f"{some(len(found), 'workload was', 'workloads were')} overtaken by later ones that ask for no less: "
+            f"{some(len(found), 'workload was', 'workloads were')} overtaken by later ones that request no less: "
             f"{first['workload']} by {first['by']}; it {how} {first['behind_s']} s after {first['first']} did."
         )
     return audit_of("overtaken", finding, len(found), examples)

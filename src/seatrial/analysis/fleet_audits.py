@@ -86,7 +86,7 @@ def _quota_exceeded(seen: Lifecycle, use: FleetUse) -> Audit:
                         "until_s": seconds(seen, until), "lasted_s": seconds_of(lasted),
                     })  # fmt: skip
     examples.sort(key=lambda one: -one["lasted_s"])
-    finding = "No queue held more than its quota and what it may borrow."
+    finding = "No queue held more than its quota plus its borrowing limit."
     if examples:
         first = examples[0]
         had, limit = (quantity(first["resource"], first[name]) for name in ("held", "allowed"))
@@ -144,10 +144,12 @@ def _kept_example(seen: Lifecycle, lasted: int, since: int, until: int, place: i
 def _take_back(seen: Lifecycle) -> str:
     rule = seen.trial.fleet.preemption.reclaim
     if rule == NOBODY:
-        return "Write `preemption: {reclaim: any}` to let a queue take its quota back, or limit `borrow` or `lend`."
+        return "Write `preemption: {reclaim: any}` to let a queue reclaim its quota, or limit `borrow` or `lend`."
     if rule != ANY:
-        return f"`reclaim: {rule}` takes back from lower priorities only: write `reclaim: any`, or limit `borrow` or `lend`."
-    return "It may take its quota back: see whom it evicted for that (evictions.parquet), and how long their pods took to end."
+        return (
+            f"`reclaim: {rule}` reclaims from lower priorities only: write `reclaim: any`, or limit `borrow` or `lend`."
+        )
+    return "It may reclaim its quota: evictions.parquet has the workloads that it evicted; check how long their pods took to end."
 
 
 def _smallest(seen: Lifecycle) -> dict[tuple[str, str], int]:
@@ -323,8 +325,8 @@ def _evicted_again(line: _Line) -> Audit:
         reasons = ", ".join(f"{reason} {times}" for reason, times in one["reasons"].items())
         finding = (
             f"{some(len(found), 'workload was', 'workloads were')} evicted {AGAIN} times or more: {one['workload']}{where} "
-            f"{one['times']} times ({reasons}{mostly}). Each time it begins again: give it `checkpoint`, its queue more quota of "
-            "its own, or others less to borrow."
+            f"{one['times']} times ({reasons}{mostly}). It starts over each time: give it `checkpoint`, its queue more quota "
+            "of its own, or others a lower borrowing limit."
         )
     return audit_of("evicted again", finding, len(found), examples)
 
@@ -356,7 +358,7 @@ def _starved(line: _Line) -> Audit:
         got = "" if one["got_a_place"] else " and still did at the end"
         finding = (
             f"{some(len(found), 'workload', 'workloads')} starved: {one['workload']}{where} (priority {one['priority']}) waited "
-            f"{one['waited_s']} s{got}, while {one['passed_by']} later ones got a place; usual is {seconds_of(int(usual))} s."
+            f"{one['waited_s']} s{got}, while {one['passed_by']} later ones got a place; the median is {seconds_of(int(usual))} s."
             f"{most} Give its queue quota of its own that others cannot borrow (`lend`), raise its priority, or turn on "
             "`fair-sharing`."
         )

@@ -179,7 +179,7 @@ def down(
         kept_planes.down(each)
         print(f"The cluster '{each}' is gone.")
     if not names:
-        print("There is no cluster.")
+        print("No clusters.")
 
 
 @cluster_app.command(epilog="Example: seatrial cluster status mine")

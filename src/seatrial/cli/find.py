@@ -28,7 +28,7 @@ def find(
         "", metavar="SCENARIO", help="A scenario file, or the name of one that comes with seatrial."
     ),
     vary: list[str] = typer.Option(
-        [], "--vary", metavar="PATH=RANGE", help="What to search: nodes.gpu.count=10..500; one or two."
+        [], "--vary", metavar="PATH=RANGE", help="The variable: nodes.gpu.count=10..500; one or two."
     ),
     so_that: list[str] = typer.Option(
         [], "--so-that", metavar="CONDITION", help="What must hold, as in `expect`: 'wait_p95_s <= 600'; repeatable."
@@ -39,9 +39,9 @@ def find(
         metavar="PATH=PRICE",
         help="Price of one more of a variable: nodes.gpu=12; the cheapest mix is found.",
     ),
-    smallest: bool = typer.Option(False, "--smallest", help="The smallest value that will do."),
+    smallest: bool = typer.Option(False, "--smallest", help="Find the smallest value."),
     largest: bool = typer.Option(
-        False, "--largest", help="The largest value that will do [default: as the ends of the range say]."
+        False, "--largest", help="Find the largest value [default: by the ends of the range]."
     ),
     repeat: int | None = typer.Option(
         None, "--repeat", metavar="N", min=1, help=f"Trials whose mean decides at a value [default: {REPEATS}]."
@@ -71,7 +71,7 @@ def find(
         None,
         "--resume",
         metavar="OUT",
-        help="Continue the search in OUT; a larger --budget goes on with one that ended.",
+        help="Continue the search in OUT; a larger --budget continues one that ended.",
     ),
     jobs: int | None = trial_options.JOBS,
     ray: str = trial_options.RAY,

@@ -38,7 +38,7 @@ class AskedOptions:
         from seatrial.scenario.value_ranges import parse_variation
 
         if not self.vary:
-            raise UsageProblem("no --vary: what is searched?", "write one like --vary nodes.gpu.count=10..500")
+            raise UsageProblem("no --vary: the variable is missing", "write one like --vary nodes.gpu.count=10..500")
         if len(self.vary) > MOST_VARIABLES:
             raise UsageProblem(f"{len(self.vary)} variables are too many", "vary one or two, and --set the others")
         if not self.so_that:
@@ -120,6 +120,6 @@ def check_conditions(question: Question) -> None:
         if expression.references:
             name = next(iter(expression.references))
             raise UsageProblem(
-                f"--so-that '{cut(text)}': {name} is of one set-up or of a baseline; each set-up has a search of its own",
+                f"--so-that '{cut(text)}': {name} is of one set-up or of a baseline; each set-up has its own search",
                 "name the figure alone, and choose set-ups with --setup",
             )

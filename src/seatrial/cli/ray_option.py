@@ -22,7 +22,7 @@ def check_ray(address: str, trials: Sequence[Trial]) -> None:
     if shared and together and not address:
         raise UsageProblem(
             f"the set-up '{together[0].setup.name}' sends its load from {together[0].setup.client.machines} machines",
-            "name the Ray that has them: --ray ADDRESS; or omit `client: {machines: N}`",
+            "name their Ray: --ray ADDRESS; or omit `client: {machines: N}`",
         )
     if shared and address and not together:
         raise UsageProblem(

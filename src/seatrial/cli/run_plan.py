@@ -221,7 +221,7 @@ def _limit(text: str) -> int:
     except ValueError as error:
         raise UsageProblem(f"--limit {cut(text)}: {error}", "write it like 10m") from None
     if limit <= 0:
-        raise UsageProblem(f"--limit {cut(text)}: no time at all", "write it like 10m")
+        raise UsageProblem(f"--limit {cut(text)}: not a positive time", "write it like 10m")
     return limit
 
 

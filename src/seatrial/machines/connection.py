@@ -147,7 +147,7 @@ def _running_here() -> str:
 
 
 def _try(address: str, host: str, port: int) -> None:
-    remedy = "is it up? `ray status` on its head says so; on Kubernetes forward its port first (docs/ray.md)"
+    remedy = "is it up? Check with `ray status` on its head; on Kubernetes forward its port first (docs/ray.md)"
     try:
         if _speaks_http2(host, port):
             return

@@ -73,7 +73,7 @@ def lifecycle_with(*more: Stage) -> tuple[Stage, ...]:
 
 # What a container runtime that tells its times adds, on nodes with kubelets.
 SANDBOX = Stage("sandbox", "pod", "the pod has its sandbox and its network", spent_on="setting up the sandbox")
-PULLED = Stage("pulled", "pod", "the pod's image is there", spent_on="pulling")
+PULLED = Stage("pulled", "pod", "the pod's image is pulled", spent_on="pulling")
 CONTAINER_CREATED = Stage("container_created", "pod", "the pod's container exists", spent_on="creating the container")
 
 

@@ -68,7 +68,7 @@ CONTROL_PLANE: tuple[Setting, ...] = (
         "kube-apiserver",
         "audit",
         "components",
-        "whose requests the audit log of `local` has: those of the control "
+        "requests in the audit log of `local`: those of the control "
         "plane's components and nodes, of the load as well (`all`), or none (`off`)",
         ("components", "all", "off"),
         "text",

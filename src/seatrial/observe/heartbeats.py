@@ -70,7 +70,7 @@ class WatchHeartbeats:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
-            self.note(f"the disk was full ({error.strerror}); what was seen meanwhile was kept and written later")
+            self.note(f"the disk was full ({error.strerror}); observations were kept in memory and written later")
 
     def _say(self, now: int) -> None:
         with self.room():

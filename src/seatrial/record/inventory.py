@@ -15,8 +15,8 @@ LOST = {
     OBSERVED: "when workloads and pods reached their stages",
     OBSERVED_PODS: "which pods the workloads had",
     OBSERVED_NODES: "on which nodes pods were",
-    REQUESTS: "what API requests were sent, and how they were answered",
-    METRICS: "what components and the client used",
+    REQUESTS: "API requests and their answers",
+    METRICS: "resource usage of components and the client",
 }
 
 

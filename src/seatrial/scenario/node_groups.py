@@ -89,10 +89,11 @@ class NodeGroupFields(Fields):
     labels: dict[str, LabelText] = Field({}, description="Labels of the nodes.")
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
     kubelet: _KubeletKind = Field(
-        False, description="true: a real kubelet, played containers; containers: real ones; false: a fake node."
+        False,
+        description="true: a real kubelet with played containers; containers: with real containers; false: a fake node.",
     )
     pods: PodDelays = Field(PodDelays.model_construct(), description="Start delays of pods on a fake node.")
-    runtime: RuntimeFields | None = Field(None, description="What a kubelet's runtime takes (kubelet: true).")
+    runtime: RuntimeFields | None = Field(None, description="Times of a kubelet's played containers (kubelet: true).")
 
     @classmethod
     def contradictions(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
@@ -101,7 +102,7 @@ class NodeGroupFields(Fields):
             what = "'pods' sets the delays of fake nodes; a kubelet has its own"
             found.append(FieldMistake("pods", what, "remove `pods`, or `kubelet`; `runtime` has those of a kubelet"))
         if "runtime" in written and written.get("kubelet") is not True:
-            what = "'runtime' says what played containers take"
+            what = "'runtime' has the times of played containers"
             found.append(FieldMistake("runtime", what, "remove it, or add `kubelet: true`"))
         return found
 

@@ -25,7 +25,7 @@ class NodeSampleFields(Fields):
     """A share of a list of nodes."""
 
     share: ShareOfJobs = Field(description="Above 0, at most 1.")
-    seed: Annotated[int, Field(ge=0)] = Field(1, description="The same seed keeps the same ones.")
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="The same seed keeps the same nodes.")
 
 
 class NodeTraceFields(Fields):
@@ -42,7 +42,7 @@ class NodeTraceFields(Fields):
     fractions: Annotated[str, choice("way with fractions", (WHOLE, IN_MILLI))] = Field(
         WHOLE, description="whole: GPUs as nvidia.com/gpu; milli: 1000 of nvidia.com/gpu-milli per GPU, instead."
     )
-    capacity: AmountMap = Field({}, description="What every node has beside cpu, memory and GPUs; pods (default 110).")
+    capacity: AmountMap = Field({}, description="Further capacity of every node; pods (default 110).")
     labels: dict[str, LabelText] = Field({}, description="Labels of all nodes; those with GPUs also have their model.")
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
     pods: PodDelays = Field(PodDelays.model_construct(), description="Start delays of pods.")

@@ -176,7 +176,7 @@ def _without(written: Mapping[str, Any], partner: str, word: str, *keys: str) ->
 class FlavorFields(Fields):
     """One kind of nodes that quotas are of."""
 
-    nodes: Annotated[Text, one_of("node group")] = Field(description="The node group whose nodes are of this flavor.")
+    nodes: Annotated[Text, one_of("node group")] = Field(description="The node group of this flavor.")
 
 
 class QueueFields(Fields):
@@ -186,11 +186,11 @@ class QueueFields(Fields):
         None, description="Number of identical queues; `${i}` in the name and in values is 0, 1 …"
     )
     quota: QuotaMap = Field(
-        description="What the queue may use: resource → amount, or flavor → resource → amount in the order of trying."
+        description="The quota: resource → amount, or flavor → resource → amount in the order of trying."
     )
-    cohort: QueueEntryName | None = Field(None, description="Queues of a cohort lend each other what they do not use.")
-    borrow: Limit = Field(ANY, description="What it may use beyond its quota: none, any, an amount, or {cpu: 32}.")
-    lend: Limit = Field(ANY, description="What of its quota others may use: none, any, an amount, or {cpu: 32}.")
+    cohort: QueueEntryName | None = Field(None, description="Queues of a cohort lend each other unused quota.")
+    borrow: Limit = Field(ANY, description="Limit of use beyond its quota: none, any, an amount, or {cpu: 32}.")
+    lend: Limit = Field(ANY, description="Limit of its quota that others may use: none, any, an amount, or {cpu: 32}.")
     weight: Weight = Field(1.0, description="Its weight in fair sharing.")
     borrow_first: Flag = Field(
         True, alias="borrow-first", description="Borrows in a flavor before it tries the next (whenCanBorrow)."
@@ -210,10 +210,14 @@ class CohortFields(Fields):
     count: Alike | None = Field(
         None, description="Number of identical cohorts; `${i}` in the name and in values is 0, 1 …"
     )
-    quota: QuotaMap | None = Field(None, description="What its queues may use beside their own quotas.")
+    quota: QuotaMap | None = Field(None, description="Quota for its queues in addition to their own.")
     parent: QueueEntryName | None = Field(None, description="The cohort that this one is part of.")
-    borrow: Limit = Field(ANY, description="What it may use beyond what it has: none, any, an amount, or {cpu: 32}.")
-    lend: Limit = Field(ANY, description="What of its own quota others may use: none, any, an amount, or {cpu: 32}.")
+    borrow: Limit = Field(
+        ANY, description="Limit of use beyond its own and its queues' quotas: none, any, an amount, or {cpu: 32}."
+    )
+    lend: Limit = Field(
+        ANY, description="Limit of its own quota that others may use: none, any, an amount, or {cpu: 32}."
+    )
     weight: Weight = Field(1.0, description="Its weight in fair sharing.")
 
     @classmethod
@@ -229,16 +233,16 @@ class PreemptionFields(Fields):
     within_queue: Annotated[str, choice("rule", (NEVER, LOWER, LOWER_OR_NEWER))] = Field(
         NEVER,
         alias="within-queue",
-        description="Whom a workload may evict in its own queue: never, lower-priority, lower-or-newer-equal-priority.",
+        description="Which workloads of its own queue a workload may evict: never, lower-priority, lower-or-newer-equal-priority.",
     )
     reclaim: Annotated[str, choice("rule", (NEVER, LOWER, ANY))] = Field(
         NEVER,
-        description="Whom it may evict of those who borrow, to get its queue's quota back: never, lower-priority, any.",
+        description="Which workloads of borrowing queues it may evict to reclaim its queue's quota: never, lower-priority, any.",
     )
     while_borrowing: Annotated[str, choice("rule", (NEVER, LOWER))] = Field(
         NEVER,
         alias="while-borrowing",
-        description="Whom it may evict of other queues while its own queue borrows: never, lower-priority.",
+        description="Which workloads of other queues it may evict while its own queue borrows: never, lower-priority.",
     )
     while_borrowing_up_to: PriorityOrName | None = Field(
         None,

@@ -63,7 +63,7 @@ class SettingsFields(Fields):
 class ComponentFields(Fields):
     """A component of the control plane that a set-up replaces or reconfigures."""
 
-    binary: Text | None = Field(None, description="A program of your own instead of the one that is built.")
+    binary: Text | None = Field(None, description="Your own program instead of the built one.")
     version: Text | None = Field(None, description="Another version of it, built like the default one (`v1.36.2`).")
     config: Text | None = Field(None, description="A configuration file of your own.")
     args: list[Text] = Field([], description="Flags that override all others, like `--v=4`.")
@@ -138,9 +138,7 @@ class SetupFields(Fields):
         {}, description="Values of params for this set-up alone."
     )
     settings: SettingsFields | None = Field(None, description="Settings that override the scenario's.")
-    preemption: PreemptionFields | None = Field(
-        None, description="Who may evict whom: what is given here wins over the scenario's."
-    )
+    preemption: PreemptionFields | None = Field(None, description="Who may evict whom; overrides the scenario's.")
     components: dict[str, ComponentFields] = Field(
         {}, description="Components of a real control plane that this set-up replaces or reconfigures."
     )

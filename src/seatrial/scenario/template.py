@@ -64,7 +64,7 @@ def blame(template: Template, kind: str, code: int, said: str) -> ScenarioProble
         return None
     ways = [tuple(int(part) if part.isdigit() else part for part in _PART.findall(way)) for way in _FIELD.findall(said)]
     remedy = (
-        "`kubectl explain job.spec.template.spec` lists the fields" if code == 400 else "write what the server asks for"
+        "`kubectl explain job.spec.template.spec` lists the fields" if code == 400 else "write what the server expects"
     )
     return ScenarioProblem([source.mistake(way, f"the API server says: {said}", remedy) for way in ways[:1] or [()]])
 

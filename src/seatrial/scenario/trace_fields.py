@@ -187,7 +187,7 @@ class SampleFields(Fields):
     by: Annotated[str, choice("way to sample", ("job", "user"))] = Field(
         "job", description="job: each by itself; user: all jobs of this share of the users."
     )
-    seed: Annotated[int, Field(ge=0)] = Field(1, description="The same seed keeps the same ones.")
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="The same seed keeps the same jobs.")
 
 
 class ScaleFields(Fields):
@@ -228,14 +228,14 @@ class TraceFields(Fields):
     head: Count | None = Field(None, description="Only the first jobs.")
     sample: SampleFields | None = Field(None, description="A share of the jobs or users: {share: 0.1, by: user}.")
     scale: ScaleFields | None = Field(None, description="Larger or longer jobs: {sizes: 2, durations: 0.5}.")
-    map: NameMapFields | None = Field(None, description="What queues, users and processors of the trace become.")
+    map: NameMapFields | None = Field(None, description="Mapping of queues, users and processors of the trace.")
     fractions: Annotated[str, choice("way with fractions", FRACTIONS)] = Field(
-        ROUND_UP, description="What fractions of a GPU become: up (a whole one), milli (nvidia.com/gpu-milli) or drop."
+        ROUND_UP, description="Fractions of a GPU become: up (a whole GPU), milli (nvidia.com/gpu-milli) or drop."
     )
     think: Flag = Field(
         False, description="true: a job that follows another waits for its end and the think time of the trace."
     )
-    unknown: UnknownFields | None = Field(None, description="What unknown fields become: {duration: 1h, size: 1}.")
+    unknown: UnknownFields | None = Field(None, description="Values for unknown fields: {duration: 1h, size: 1}.")
 
     @classmethod
     def of_traces(cls, written: Mapping[str, Any]) -> list[FieldMistake]:

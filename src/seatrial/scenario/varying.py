@@ -60,7 +60,9 @@ def locate(data: Any, path: str) -> KeyPath:
     value = _value(data, found)
     if isinstance(value, dict | list):
         names = list(dict.fromkeys(label for label, _ in _children(value, found)))
-        raise UsageProblem(f"--vary {cut(path)}: that is no single value", f"go on with one of {', '.join(names[:12])}")
+        raise UsageProblem(
+            f"--vary {cut(path)}: that is no single value", f"continue the path with one of {', '.join(names[:12])}"
+        )
     return found
 
 

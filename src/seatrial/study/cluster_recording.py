@@ -76,9 +76,7 @@ def record(wish: RecordingWish, told: Callable[[RecordingProgress], None]) -> Re
             notes, interrupted, problem = runner.run(_record(wish, where, about, describer, ahead, told))
             sealed = seal(where, about)
     if problem is not None:
-        raise SetupProblem(
-            f"{problem.message}; what was recorded until then is in {where.trace}", problem.remedy
-        ) from problem
+        raise SetupProblem(f"{problem.message}; the recording so far is in {where.trace}", problem.remedy) from problem
     left_out = [
         f"{count:,} pods of {kind}s left out: there are as many as nodes"
         for kind, count in sorted(describer.left_out.items())
@@ -123,6 +121,6 @@ async def _record(
     if recorder.unwritten:
         raise SetupProblem(
             f"no space left in {where.directory}: {recorder.unwritten} of the last observations could not be written",
-            "free some space and continue with the same command: what still exists in the cluster is found again",
+            "free some space and continue with the same command: objects that still exist in the cluster are found again",
         )
     return notes, interrupted, ended

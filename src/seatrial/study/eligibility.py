@@ -136,9 +136,9 @@ def _lacks_kubelets(trial: Trial) -> str | None:
     if trial.on == "sim" or not groups:
         return None
     if trial.on == "kubeconfig":
-        return "its nodes have kubelets, and --on kubeconfig makes only fake ones; --on local has kubelets"
+        return "its nodes have kubelets, and --on kubeconfig creates only fake nodes; --on local has kubelets"
     if trial.target.cluster:
-        return "its nodes have kubelets, and a kept cluster has only fake ones; omit --cluster"
+        return "its nodes have kubelets, and a kept cluster has only fake nodes; omit --cluster"
     for group in groups:
         if group.containers and (lacks := requirements.lacks()):
             said = "; ".join(f"{lack.what} ({lack.remedy})" for lack in lacks)
@@ -166,7 +166,7 @@ def _changes_kubelets(trial: Trial) -> str | None:
     kubelets = {group.name for group in trial.node_groups() if group.kubelet}
     for phase in trial.phases(NodeChange):
         if phase.change in KUBELET_CHANGES and trial.on != "local":
-            return f"its phase {phase.name} changes what kubelets do, and only --on local has kubelets"
+            return f"its phase {phase.name} controls kubelets, and only --on local has kubelets"
         if phase.change in ("ready", "unready") and phase.group in kubelets and trial.on == "local":
             return (
                 f"its phase {phase.name} sets a condition that a kubelet sets itself; `stop` and `start` its kubelets"

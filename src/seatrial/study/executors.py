@@ -120,7 +120,7 @@ class Pool:
             except BrokenProcessPool:
                 if not interruption.wanted:
                     raise SetupProblem(
-                        f"a worker process died, perhaps for want of memory; what was observed is in {out}",
+                        f"a worker process died, perhaps out of memory; its observations are in {out}",
                         "run fewer parallel trials (-j), or look for the cause (dmesg)",
                     ) from None
             except BaseException:

@@ -68,7 +68,7 @@ def refuse_other_program(machine: str, expected: dict[str, str], found: dict[str
     if different := differences(expected, found):
         raise SetupProblem(
             f"the machine {machine} would not give the same figures: {'; '.join(different)}",
-            "install there what is installed here (docs/ray.md), or run on a Ray without it",
+            "install the same versions there (docs/ray.md), or run on a Ray without it",
         )
 
 

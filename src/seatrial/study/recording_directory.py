@@ -178,8 +178,9 @@ def assemble(directory: Path, about: RecordingFile) -> tuple[Sealed, dict[str, A
     if long:
         total = sum(end - begin for begin, end in long) / SECOND
         notes.append(
-            f"not watched {len(long)} time{'s' * (len(long) > 1)}, {total:.0f} s in all: what came and went then is missing, "
-            "and times of what changed are known to a second"
+            f"not watched {len(long)} time{'s' * (len(long) > 1)}, {total:.0f} s in all: workloads "
+            "that came and went meanwhile are missing, "
+            "and times of changes are known to a second"
         )
     notes += censored_notes(jobs)
     said = {

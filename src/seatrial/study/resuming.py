@@ -47,7 +47,7 @@ def begun_study(out: Path) -> dict[str, Any]:
     if not (document.get("scenario") or {}).get("steps"):
         raise UsageProblem(
             f"--resume {out}: the study was not written by `seatrial run`",
-            "a study of `seatrial submit` goes on with: seatrial submit -o OUT --resume",
+            "a study of `seatrial submit` continues with: seatrial submit -o OUT --resume",
         )
     return document
 

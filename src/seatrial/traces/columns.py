@@ -29,7 +29,7 @@ COLUMNS = {
     "cpu_milli": TraceColumn(pl.Int64, "millicores per pod"),
     "memory_bytes": TraceColumn(pl.Int64, "bytes per pod, or per processor where `processors` is given"),
     "gpu_milli": TraceColumn(pl.Int64, "thousandths of GPUs per pod: 500 is half a GPU, 2000 two"),
-    "gpu_model": TraceColumn(pl.String, "models of GPU that will do, with | between them"),
+    "gpu_model": TraceColumn(pl.String, "accepted GPU models, separated by |"),
     "user": TraceColumn(pl.String, "who submitted it"),
     "group": TraceColumn(pl.String, "group, account or project of the user"),
     "queue": TraceColumn(pl.String, "queue of the system that was recorded"),
@@ -40,7 +40,7 @@ COLUMNS = {
     "after": TraceColumn(pl.String, "the job that had to end before this one was submitted"),
     "think_ns": TraceColumn(pl.Int64, "time from that job's end to this submission"),
     "outcome": TraceColumn(pl.String, "completed, failed or cancelled"),
-    "censored": TraceColumn(pl.String, "what a recording did not see: before, after, both or gap; null: nothing"),
+    "censored": TraceColumn(pl.String, "part that a recording did not see: before, after, both or gap; null: nothing"),
 }  # fmt: skip
 # There before the recording began; had not ended at its end; both; gone when a gap in it ended.
 BEFORE, AFTER, BOTH, GAP = "before", "after", "both", "gap"

@@ -52,7 +52,7 @@ MAPPED = {
     **{name: MappedField(name.replace("-", "_"), {}, about) for name, about in (
         ("job", "name or number of the job"), ("user", "who submitted it"), ("group", "group, account or project"),
         ("queue", "queue"), ("partition", "partition"), ("class", "kind of workload, by which figures are grouped"),
-        ("gpu-model", "models of GPU that will do, with | between them"), ("after", "the job that had to end first"),
+        ("gpu-model", "accepted GPU models, separated by |"), ("after", "the job that had to end first"),
         ("outcome", "completed, failed or cancelled"),
     )},
 }  # fmt: skip

@@ -57,7 +57,7 @@ def _notes(of: Arrivals, unknown: int, rounded: int) -> Iterator[str]:
     if rounded:
         yield f"times of {rounded:,} jobs rounded to whole seconds: the format has no others"
     if unknown:
-        yield f"{unknown:,} jobs whose wait the trace does not have: written as if they had started at once"
+        yield f"{unknown:,} jobs without a wait in the trace: written as started at once"
     if of.jobs["user"].count():
         yield "users are not in the format"
     if any(asked.gang for asked in of.asked):

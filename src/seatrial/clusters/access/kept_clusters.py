@@ -71,7 +71,7 @@ def find(name: str, running: bool = True) -> KeptCluster:
         )
     kept = KeptCluster(layout, state, is_run(layout))
     if running and not (kept.running and state.up):
-        what = "is not up yet" if kept.running else "does not run any more"
+        what = "is not up yet" if kept.running else "no longer runs"
         raise SetupProblem(
             f"the cluster '{name}' {what}",
             f"Take it down with `seatrial cluster down {name}` and up again.",

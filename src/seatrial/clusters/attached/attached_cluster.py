@@ -117,7 +117,7 @@ class ForeignCluster:
             await self._kwok.stop()
             left += await remove(session.client, [t for t in ours if t.resource != NAMESPACES], REMOVE_WITHIN_S)
         except SeatrialError as error:
-            session.mishaps.append(f"what the trial made could not be removed: {error.message}")
+            session.mishaps.append(f"objects of the trial could not be removed: {error.message}")
             return
         self._removed = not left
 
@@ -162,7 +162,7 @@ def refuse_foreign_holder(ours: str, holders: set[str]) -> None:
     others = holders - {ours}
     if ours and others:
         raise SetupProblem(
-            f"another KWOK ({', '.join(sorted(others))}) took nodes of ours; two would fight over the pods", LIMITED
+            f"another KWOK ({', '.join(sorted(others))}) took our nodes; two would fight over the pods", LIMITED
         )
 
 

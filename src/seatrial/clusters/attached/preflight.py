@@ -209,9 +209,9 @@ async def existing_nodes(client: Client, selector: str) -> list[Node]:
         names = ", ".join(node.metadata.name for node in some)
         raise SetupProblem(
             f"no node of this cluster matches `existing: {selector}`",
-            f"`kubectl get nodes --show-labels` shows what they have (there are {names} …)"
+            f"`kubectl get nodes --show-labels` shows their labels (there are {names} …)"
             if names
-            else "the cluster has no nodes at all; let the scenario make fake ones",
+            else "the cluster has no nodes at all; let the scenario create fake nodes",
         )
     if all(node.spec.unschedulable for node in nodes):
         raise SetupProblem(

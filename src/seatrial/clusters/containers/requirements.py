@@ -48,7 +48,7 @@ def _runs_none() -> Iterator[Lack]:
     """What no look at the parts has shown."""
     why = why_no_container(str(program(RUNC)))
     if why:
-        yield Lack(f"runc can run no container here: {why}", "see to what it says, or use `kubelet: true`")
+        yield Lack(f"runc can run no container here: {why}", "fix that, or use `kubelet: true`")
 
 
 def snapshotter(state: Path) -> str:

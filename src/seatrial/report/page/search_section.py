@@ -29,7 +29,7 @@ def search(view: View) -> PageSection | None:
     if curve is not None:
         body.append(_chart(searches, curve, answers))
     body.append(_table(searches))
-    return PageSection("find", "Answer", f"Which {searches.question.name} will do?", join(*body))
+    return PageSection("find", "Answer", f"Which {searches.question.name} is enough?", join(*body))
 
 
 def headlines(view: View) -> list[Html]:
@@ -54,7 +54,7 @@ def _fronts(searches: Searches) -> PageSection:
             names, rows = front_rows(searches, base, front)
             heads = [Heading(name, number=place < len(names) - 2) for place, name in enumerate(names)]
             body.append(table(heads, [[Cell(text) for text in row] for row in rows], f"The front of {base}"))
-    title = f"Which mix of {' and '.join(searches.question.names)} will do?"
+    title = f"Which mix of {' and '.join(searches.question.names)} is enough?"
     return PageSection("find", "Answer", title, join(*body))
 
 

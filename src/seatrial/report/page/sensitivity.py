@@ -57,7 +57,7 @@ def _spread(view: View) -> str:
 
 def _empty(view: View) -> str:
     means = f"Means of {view.repeats} repeats." if view.repeats > 1 else "One repeat each."
-    return f"{means} An empty cell has no such figure, as where a repeat did not complete."
+    return f"{means} A cell without a figure, for example because a repeat did not complete, is empty."
 
 
 def _curves(view: View, name: str, shown: Sequence[str]) -> dict[str, Any]:

@@ -99,10 +99,10 @@ def _usage(view: View, trials: Sequence[TrialRecord]) -> Html | None:
     folded = any("others" in panel["queues"] for panel in panels)
     return chart(
         "usage", {"panels": panels[:PANELS], "end": max(panel["end"] for panel in panels[:PANELS])},
-        "What each queue held over time, against its quota",
-        "Stacked. A broken line divides the quotas of two queues: colour on the other side of it is borrowed. The dotted line is "
-        "what all queues wanted. Marks below are evictions, in the colour of the queue that lost.",
-        f"The {QUEUES} queues that held most, and the others together." if folded else "", several, view.left_out,
+        "Usage of each queue over time, against its quota",
+        "Stacked. A broken line divides the quotas of two queues: colour beyond it is borrowed. The dotted line is "
+        "the demand of all queues. Marks below are evictions, in the colour of the evicted queue.",
+        f"The {QUEUES} queues with the largest usage; the others share a colour." if folded else "", several, view.left_out,
     )  # fmt: skip
 
 
@@ -181,8 +181,9 @@ def _waits(view: View) -> Html | None:
         "panels": panels[:PANELS],
     }
     return chart(
-        "lines", data, "How long workloads of each class waited",
-        "A line says which part of a class had its place after so long. The further left, the shorter the waits. All repeats.",
+        "lines", data, "Waits by class",
+        "A line is the share of a class's workloads that had their place after a given time. The further left, the shorter the "
+        "waits. All repeats.",
         f"With {in_words(view.largest)}." if view.largest else "",
     )  # fmt: skip
 
@@ -211,10 +212,10 @@ def _evictions(view: View, trials: Sequence[TrialRecord]) -> Html | None:
             "panels": panels[:PANELS], "begin": min(panel["begin"] for panel in panels[:PANELS]),
             "end": max(panel["end"] for panel in panels[:PANELS]),
         },
-        "Who lost its place, and to whom",
-        "A bar is a workload that has its place, in the colour of its queue or class. An arrow goes from the one that was evicted "
-        "to the one that got the place; a cross is an eviction for no known workload.",
-        f"The first {ROWS} of up to {cut} workloads that evictions are about." if cut > ROWS else "",
+        "Evictions",
+        "A bar is a workload in its place, in the colour of its queue or class. An arrow goes from the evicted workload "
+        "to its preemptor; a cross is an eviction without a known preemptor.",
+        f"The first {ROWS} of up to {cut} workloads with evictions." if cut > ROWS else "",
         view.left_out,
     )  # fmt: skip
 

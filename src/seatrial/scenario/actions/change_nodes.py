@@ -38,9 +38,9 @@ class NodesFields(Fields):
     stop: GroupName | None = Field(None, description="The group whose kubelets stop, as if killed; containers run on.")
     start: GroupName | None = Field(None, description="The group whose kubelets start again.")
     trouble: GroupName | None = Field(
-        None, description="The group whose runtimes get what `slow`, `fail-every`, `crash-every`, `disk` say."
+        None, description="The group whose runtimes get the faults `slow`, `fail-every`, `crash-every`, `disk`."
     )
-    heal: GroupName | None = Field(None, description="The group whose runtimes are as before.")
+    heal: GroupName | None = Field(None, description="The group whose runtimes work normally again.")
     slow: LastingDuration | None = Field(
         None, description="With `trouble`: how much longer the runtime takes to answer."
     )
@@ -123,7 +123,7 @@ def _plan(planning: Planning, phase: WrittenPhase) -> NodeChange:
         what = f"set-up '{planning.setup}' uses existing nodes, which are never changed"
         planning.wrong((*phase.path, change), what, "change only nodes that the scenario makes")
     elif change in KUBELET_CHANGES and not known.kubelet:
-        what = f"'{change}' is done to kubelets, and the nodes of '{group}' have none"
+        what = f"'{change}' needs kubelets, and the nodes of '{group}' have none"
         planning.wrong(
             (*phase.path, change), what, "give the group `kubelet: true`; for fake nodes there are unready and ready"
         )

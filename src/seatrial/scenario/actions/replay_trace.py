@@ -163,7 +163,7 @@ def _planned(
     per_queue = Counter(of.queue[of.queue >= 0].tolist())
     notes = list(of.notes)
     if not modelled and any(asked.models for asked in of.asked):
-        notes.append(f"no node has the label {GPU_MODEL}: the models of GPU that jobs ask for are left out")
+        notes.append(f"no node has the label {GPU_MODEL}: GPU models of jobs are ignored")
     if any(asked.gang for asked in of.asked) and any(group.existing for group in planning.groups.values()):
         notes.append("on existing nodes no application plays gangs: write gang: false")
     return ReplayedTrace(

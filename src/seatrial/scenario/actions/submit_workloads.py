@@ -60,7 +60,7 @@ class SubmitFields(TraceFields):
         "given", description="Whether sizes come as listed or shuffled."
     )
     duration: DurationDrawn | None = Field(None, description="How long each pod runs: 10s, 5s..15s, or a distribution.")
-    requests: AmountMap = Field({}, description="What each pod requests; amounts of 0 are left out.")
+    requests: AmountMap = Field({}, description="Requests of each pod; amounts of 0 are omitted.")
     gang: Flag | None = Field(
         None,
         description="true: it runs only while all its pods run (false if not given; of a trace, as its format has it).",
@@ -81,7 +81,7 @@ class SubmitFields(TraceFields):
     )
     priority: PriorityOrName = Field(0, description="Priority of the workloads: a number, or a name of `priorities`.")
     label: ClassName | None = Field(
-        None, alias="class", description="What figures are grouped by; the phase's name if not given."
+        None, alias="class", description="Label by which figures are grouped; by default the phase's name."
     )
     checkpoint: LastingDuration | None = Field(
         None, description="Interval of checkpoints: after an eviction the workload continues from the last one."

@@ -32,7 +32,9 @@ class AppWrapperOperator(StackBase):
     """Identity: the operator without a queue. Every AppWrapper is deployed at once."""
 
     name = "appwrapper"
-    about = "the AppWrapper operator in front of kube-scheduler: deploys at once, resets what does not run in time"
+    about = (
+        "the AppWrapper operator in front of kube-scheduler: deploys at once, resets workloads that do not run in time"
+    )
     stages: Sequence[Stage] = lifecycle_with(QUEUED, ADMITTED, RESOURCES_DEPLOYED, PODS_READY, SUCCEEDED)
     needs = "the AppWrapper operator v1.2 and its CRD; built from its Go module"
     verified = "the same scenarios with the real operator v1.2.0 on local (docs/stacks/appwrapper.md)"

@@ -43,7 +43,7 @@ class Fluence(StackBase):
             )
         for submit in submits(trial):
             if any(shape.selector or shape.affinity or shape.terms for shape in submit.shapes):
-                return f"{submit.name} asks for nodes by their labels, which Fluence does not look at"
+                return f"{submit.name} selects nodes by label, which Fluence ignores"
             for group in trial.node_groups():
                 if not admits(group, submit.shape):
                     return (

@@ -69,7 +69,7 @@ def otherwise(trial: Trial) -> Iterator[str]:
     if not fleet.queues:
         return
     if not fleet.preemption.fair_sharing:
-        yield f"set-up '{name}': KAI always shares by weight what queues use beyond their quotas, also without `fair-sharing`"
+        yield f"set-up '{name}': KAI always shares usage beyond quotas by weight, even without `fair-sharing`"
     if any(submit.shape.priority >= PREEMPTIBLE_BELOW for submit in submits(trial)):
         yield (
             f"set-up '{name}': KAI does not preempt workloads of priority {PREEMPTIBLE_BELOW} or more, and does not start them "

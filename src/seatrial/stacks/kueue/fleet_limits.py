@@ -35,4 +35,4 @@ def _unfit(trial: Trial) -> Iterator[str]:
             there = ", ".join(groups) or "none"
             yield f"the flavor '{flavor.name}' is of the node group '{flavor.nodes}', and the set-up has {there}"
         elif group and group.existing:
-            yield f"the flavor '{flavor.name}' is of existing nodes, and only fake ones have a label of their group"
+            yield f"the flavor '{flavor.name}' is of existing nodes, and only fake nodes have a label of their group"

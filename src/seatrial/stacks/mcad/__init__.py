@@ -56,7 +56,7 @@ class Mcad(StackBase):
             return "MCAD 1.32 is modelled only; 1.40 runs on real clusters (`version: nearest` takes it there)"
         for submit in submits(trial):
             if any(one.counted.get("memory", 0) * one.largest > MEMORY_MOST for one in submit.demands(trial)):
-                return f"{submit.name} asks for 2 GiB of memory or more, which MCAD counts in 32 bits"
+                return f"{submit.name} requests 2 GiB of memory or more, which MCAD counts in 32 bits"
         return super().refuses(trial)
 
     def findings(self, trial: Trial) -> Sequence[str]:

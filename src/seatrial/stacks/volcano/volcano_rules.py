@@ -77,7 +77,7 @@ def _plugins(trial: Trial) -> Iterator[str]:
     for queue, used in _requested(trial).items():
         for name in used:
             if name not in ("cpu", "memory", *nominal(fleet.queue(queue).quotas)):
-                yield f"Volcano reclaims for a pod only what its queue's quota names, and that of {queue} lacks {name}"
+                yield f"Volcano reclaims only resources that its queue's quota names, and the quota of {queue} lacks {name}"
 
 
 def _claim(trial: Trial) -> str:
@@ -104,7 +104,7 @@ def otherwise(trial: Trial) -> Iterator[str]:
     _, tiers = _session(trial)
     if rules.within_queue != NEVER and {int(demand.shape.priority) for demand in _demands(trial)} - {0}:
         yield (
-            f"{start}Volcano lets nobody into a queue that uses all it may: a higher priority preempts only while its queue is "
+            f"{start}Volcano admits no group to a full queue: a higher priority preempts only while its queue is "
             "below its capability (quota and `borrow`, at most the nodes)"
         )
     takes = rules.reclaim != NEVER or rules.within_queue != NEVER
@@ -113,17 +113,17 @@ def otherwise(trial: Trial) -> Iterator[str]:
     if rules.reclaim != NEVER:
         if any("overcommit" in tier for tier in tiers):
             yield (
-                f"{start}Volcano's plugin overcommit lets in a fifth more than the nodes have: on full nodes a larger workload "
+                f"{start}Volcano's plugin overcommit lets in groups up to 120 % of the nodes: on full nodes a larger workload "
                 "cannot reclaim, and smaller ones do so a fifth of the nodes at a time"
             )
         if any(not demand.gang and demand.largest > 1 for demand in _demands(trial)):
             yield (
-                f"{start}Volcano asks its plugin gang before the quotas: pods of a workload beyond its first are reclaimed even "
+                f"{start}Volcano consults plugin gang before the quotas: pods of a workload beyond its first are reclaimed even "
                 "from a queue within its quota"
             )
         yield from _unused(trial, start)
     if _configured_already(trial):
-        yield f"{start}that the Volcano of this cluster has the actions and plugins of the settings is not checked"
+        yield f"{start}it is not checked that the Volcano of this cluster has the actions and plugins of the settings"
 
 
 def _unused(trial: Trial, start: str) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _unused(trial: Trial, start: str) -> Iterator[str]:
         used = _requested(trial).get(queue.name, ())
         for name in nominal(queue.quotas):
             if used and name not in ("cpu", "memory") and name not in used:
-                yield f"{start}Volcano takes from {queue.name} even what is within its quota: no pod of it holds {name}"
+                yield f"{start}Volcano reclaims from {queue.name} even within its quota: none of its pods holds {name}"
 
 
 def _demands(trial: Trial) -> Iterator[ShapeDemand]:

@@ -20,7 +20,7 @@ RESERVED = Stage(
     "reserved", "workload", "placeholder pods hold a node for every pod of the gang",
     spent_on="reserving nodes with placeholders", after=PODS_CREATED,
 )  # fmt: skip
-RECLAIMS = "YuniKorn deleted it: another queue took back what it is guaranteed"
+RECLAIMS = "YuniKorn deleted it: another queue reclaimed its guarantee"
 HARD, SOFT = "Hard", "Soft"
 FIFO = "fifo"
 
@@ -40,12 +40,12 @@ class Yunikorn(StackBase):
         Setting("yunikorn", "burst", 1000, "client burst (kubernetes.burst)"),
         Setting("yunikorn", "interval", 1 * SECOND, "time between looks at applications (service.schedulingInterval)",
                 kind="duration"),
-        Setting("yunikorn", "gang-style", SOFT, "a gang after the placeholder timeout: `Soft` goes on pod by pod, `Hard` fails "
+        Setting("yunikorn", "gang-style", SOFT, "a gang after the placeholder timeout: `Soft` continues pod by pod, `Hard` fails "
                 "(gangSchedulingStyle)", choices=(SOFT, HARD), kind="text", per_trial=True),
         Setting("yunikorn", "placeholder-timeout", 15 * MINUTE, "how long placeholders may hold nodes "
                 "(placeholderTimeoutInSeconds)", kind="duration", per_trial=True),
-        Setting("yunikorn", "preemption-delay", 30 * SECOND, "how long a pod waits before its queue takes back what it is "
-                "guaranteed (preemption.delay)", kind="duration"),
+        Setting("yunikorn", "preemption-delay", 30 * SECOND, "how long a pod waits before its queue reclaims its "
+                "guarantee (preemption.delay)", kind="duration"),
         Setting("yunikorn", "application-sort", FIFO, "order of a queue's applications (application.sort.policy)",
                 choices=(FIFO, "fair"), kind="text"),
         Setting("yunikorn", "node-sort", "fair", "order in which nodes are tried: emptiest or fullest first (nodesortpolicy)",

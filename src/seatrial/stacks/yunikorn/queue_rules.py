@@ -24,30 +24,30 @@ def unfit(trial: Trial) -> str | None:
 def _unfit_queues(trial: Trial) -> Iterator[str]:
     fleet = trial.setup.fleet
     if trial.on == "kubeconfig" or trial.target.cluster:
-        yield "YuniKorn has its `queues` in its ConfigMap, and that of an installed YuniKorn is never written"
+        yield "YuniKorn has its queues in its ConfigMap, and seatrial never writes that of an installed YuniKorn"
     owners: list[Queue | Cohort] = [*fleet.queues, *fleet.cohorts]
     for owner in owners:
         if any(quota.lend for quota in owner.quotas):
-            yield f"YuniKorn lends all that a queue does not use: `lend` of {owner.name} has no counterpart"
+            yield f"YuniKorn lends all unused quota: `lend` of {owner.name} has no counterpart"
         if owner.weight != 1:
-            yield f"YuniKorn shares in proportion to what queues are guaranteed: `weight` of {owner.name} has no counterpart"
+            yield f"YuniKorn shares in proportion to guarantees: `weight` of {owner.name} has no counterpart"
     for queue in yunikorn_queues(fleet):
         if len(queue.path) > LONGEST_PATH:
             yield f"YuniKorn's name of a queue is a label, of {LONGEST_PATH} characters at most, not {queue.path}"
         if queue.most and not any(queue.most.values()):
             name = queue.path.removeprefix(f"{ROOT}.")
-            yield f"YuniKorn takes a queue whose maximum is zero for one without a maximum: {name} has a quota of nothing"
+            yield f"YuniKorn treats a maximum of zero as no maximum: {name} has a quota of 0"
 
 
 def _unfit_rules(trial: Trial) -> Iterator[str]:
     rules = trial.setup.fleet.preemption
     values = {shape.priority for submit in submits(trial) for shape in submit.shapes}
     if rules.within_queue != NEVER and len(values) > 1:
-        yield f"YuniKorn preempts between queues alone: it has no `within-queue: {rules.within_queue}`"
+        yield f"YuniKorn preempts only between queues: it has no `within-queue: {rules.within_queue}`"
     if rules.reclaim not in (NEVER, ANY):
         yield f"YuniKorn reclaims from workloads of the same priority, too: `reclaim` is {NEVER} or {ANY}, not {rules.reclaim}"
     if rules.while_borrowing != NEVER:
-        yield "YuniKorn preempts for what a queue is guaranteed alone: it has no `while-borrowing`"
+        yield "YuniKorn preempts only for a queue's guarantee: it has no `while-borrowing`"
 
 
 def _unfit_gangs(trial: Trial) -> Iterator[str]:
@@ -76,8 +76,8 @@ def otherwise(trial: Trial) -> Iterator[str]:
     if not fleet.queues:
         return
     if not fleet.preemption.fair_sharing:
-        yield f"set-up '{name}': YuniKorn always shares in proportion to what queues are guaranteed, also without `fair-sharing`"
+        yield f"set-up '{name}': YuniKorn always shares in proportion to guarantees, even without `fair-sharing`"
     elif fleet.preemption.reclaim != NEVER:
-        yield f"set-up '{name}': YuniKorn evicts up to what a queue is guaranteed, and never for a fairer share beyond that"
+        yield f"set-up '{name}': YuniKorn evicts up to a queue's guarantee, and never for a fairer share beyond that"
     if fleet.preemption.within_queue != NEVER:
-        yield f"set-up '{name}': YuniKorn preempts between queues alone; here all workloads have one priority"
+        yield f"set-up '{name}': YuniKorn preempts only between queues; here all workloads have one priority"
