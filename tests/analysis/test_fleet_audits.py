@@ -83,7 +83,7 @@ def test_a_queue_kept_below_its_quota_is_named_with_the_borrowers_and_a_remedy(t
     )
     assert "`preemption: {reclaim: any}`" in never["finding"]
     may = trial(jobs, queue("red", 4), queue("blue", 4), preemption=Preemption(reclaim=ANY), number=2)
-    assert "may take its quota back" in found(tmp_path, may)["kept below quota"]["finding"]
+    assert "may reclaim its quota" in found(tmp_path, may)["kept below quota"]["finding"]
 
 
 def test_a_queue_whose_workload_does_not_fit_into_its_quota_is_not_kept_below_it(tmp_path: Path) -> None:

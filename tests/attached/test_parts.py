@@ -124,5 +124,5 @@ def test_a_foreign_kwok_is_a_danger_if_it_takes_our_nodes_too(args: list[str], c
 def test_leases_of_our_nodes_that_another_holds_end_the_trial() -> None:
     refuse_foreign_holder("", {"host_2"})
     refuse_foreign_holder("host_1", {"host_1"})
-    with pytest.raises(SetupProblem, match="another KWOK \\(host_2\\) took nodes of ours"):
+    with pytest.raises(SetupProblem, match="another KWOK \\(host_2\\) took our nodes"):
         refuse_foreign_holder("host_1", {"host_1", "host_2"})

@@ -34,7 +34,7 @@ MISTAKES = {
     "queue caps": (teams("{Red: {quota: {cpu: 1}}}","queue: Red"), "s.yaml:4:10: 'Red' cannot be the name of a queue or a cohort (use at most 40 of a-z, 0-9 and -, with ${i} for the number where there is a `count`)"),
     "queue underscore": (teams("{red_a: {quota: {cpu: 1}}}","queue: red_a"), "s.yaml:4:10: 'red_a' cannot be the name of a queue or a cohort (use at most 40 of a-z, 0-9 and -, with ${i} for the number where there is a `count`)"),
     "queue unknown key": (teams("{red: {quota: {cpu: 2}, cohrt: all}}"), "s.yaml:4:33: unknown key 'cohrt' in 'red' (did you mean 'cohort'?)"),
-    "no quota": (teams("{red: {cohort: all}}"), "s.yaml:4:15: 'red' has no 'quota' (add `quota:` (what the queue may use: resource → amount, or flavor → resource → amount in the order of trying))"),
+    "no quota": (teams("{red: {cohort: all}}"), "s.yaml:4:15: 'red' has no 'quota' (add `quota:` (the quota: resource → amount, or flavor → resource → amount in the order of trying))"),
     "quota of text": (teams("{red: {quota: much}}"), "s.yaml:4:23: 'much' is not a quota (write it like {cpu: 64, nvidia.com/gpu: 16})"),
     "quota empty": (teams("{red: {quota: {}}}"), 's.yaml:4:23: an empty quota (write it like {cpu: 64})'),
     "quota neg": (teams("{red: {quota: {cpu: -1}}}"), "s.yaml:4:29: '-1' is not a quantity (write it like 500m, 2, 50M or 256Gi)"),

@@ -140,7 +140,7 @@ def test_in_a_queue_that_uses_all_it_may_nobody_preempts(tmp_path: Path) -> None
     )  # fmt: skip
     trial = volcano(*steps, fleet=Fleet((queue("red", 8),), preemption=TAKES))
     assert not reasons(run(trial, tmp_path))
-    assert any("uses all it may" in line for line in stacks.find("volcano").findings(trial))
+    assert any("admits no group to a full queue" in line for line in stacks.find("volcano").findings(trial))
 
 
 GANG = replace(to_queue("gang", "red", pods=2, cpu=4, seconds=5, priority=50), gang=True)

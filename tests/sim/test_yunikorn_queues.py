@@ -152,7 +152,7 @@ def test_the_tree_in_the_configmap_has_quotas_as_guaranteed_amounts_and_cohorts_
     [
         (Fleet((replace(queue("red", 4), weight=2.0),)), "`weight` of red"),
         (Fleet((Queue("red", (FlavorQuota("", {"cpu": 4000}, lend={"cpu": 1000}),), "all"),)), "`lend` of red"),
-        (Fleet((queue("red", 0, cohort=""),)), "a quota of nothing"),
+        (Fleet((queue("red", 0, cohort=""),)), "a quota of 0"),
         (Fleet(RED_AND_BLUE, preemption=Preemption(reclaim=LOWER)), "same priority"),
         (Fleet(RED_AND_BLUE, preemption=Preemption(while_borrowing=LOWER)), "`while-borrowing`"),
         (Fleet((queue("r" * 40, 4, cohort="c" * 40),)), "63 characters"),
@@ -168,7 +168,7 @@ def test_preemption_within_a_queue_is_refused_where_priorities_differ_and_a_find
     alike = with_teams((to_queue("a", "red"),), fleet=fleet)
     differ = with_teams((to_queue("a", "red"), to_queue("b", "red", priority=5)), fleet=fleet)
     assert yunikorn.refuses(alike) is None
-    assert any("between queues alone" in finding for finding in yunikorn.findings(alike))
+    assert any("only between queues" in finding for finding in yunikorn.findings(alike))
     assert "within-queue" in (yunikorn.refuses(differ) or "")
 
 

@@ -56,7 +56,7 @@ def test_what_the_format_cannot_hold_is_said(tmp_path: Path) -> None:
     lines = [samples.swf_line(1, 0, wait=-1), samples.swf_line(2, 5)]
     of = arrivals(samples.swf(tmp_path / "t.swf", lines), TraceOptions())
     notes = write_sktrace(of, None, tmp_path / "t.sktrace")
-    assert any("1 jobs whose wait" in note for note in notes)
+    assert any("1 jobs without a wait" in note for note in notes)
     assert any("users are not in the format" in note for note in notes)
     trace = msgspec.msgpack.decode((tmp_path / "t.sktrace").read_bytes())
     assert list(trace) == ["version", "config", "events", "index", "pod_lifecycles"]
