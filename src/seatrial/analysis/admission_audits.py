@@ -66,7 +66,7 @@ def aggregate_admission(occupancy: Occupancy) -> Audit:
 
 
 def _nothing_to_hold_against(occupancy: Occupancy) -> str:
-    """Why admission cannot be judged; empty if it can. A trial that was cut off does not say which nodes it had."""
+    """The reason why admission cannot be judged; empty if it can. A trial that was cut off does not say which nodes it had."""
     if ADMITTED.name not in occupancy.seen.workloads.columns:
         return _NO_QUEUE
     return "" if occupancy.phases and occupancy.spans else "The nodes of this trial are not known."
@@ -192,7 +192,7 @@ def _instead(seen: Lifecycle) -> str:
 
 
 def asks(occupancy: Occupancy, place: int) -> str:
-    """What a pod of a phase requests, in words."""
+    """The requests of a pod of a phase, in words."""
     asked = occupancy.details[place].get("requests") or {}
     return ", ".join(quantity(name, int(amount)) for name, amount in asked.items() if amount) or "nothing"
 
@@ -213,7 +213,7 @@ def seconds(seen: Lifecycle, at: int) -> float:
 
 
 def seconds_of(nanoseconds: int) -> float:
-    """To the millisecond."""
+    """Seconds, rounded to the millisecond."""
     return round(nanoseconds / SECOND, 3)
 
 

@@ -74,7 +74,7 @@ class ApiLoad:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """From the first request that was due to the last answer, in nanoseconds."""
+        """Time from the first due request to the last answer, in nanoseconds."""
         if self.sent.is_empty():
             return 0, 0
         first, last = self.sent.select(
@@ -126,7 +126,7 @@ def answered_per_s(load: ApiLoad) -> float | None:
 
 
 def most_in_flight(load: ApiLoad) -> float | None:
-    """By the server's gauge; without it, by the client's own requests."""
+    """Maximum of requests in flight: by the server's gauge, or without it by the client's own requests."""
     most = _most(load.series("kube-apiserver", "apiserver_current_inflight_requests"))
     if most is not None or load.sent.is_empty():
         return most
@@ -134,7 +134,7 @@ def most_in_flight(load: ApiLoad) -> float | None:
 
 
 def most_queued(load: ApiLoad) -> float | None:
-    """By the server's gauge."""
+    """Maximum of queued requests, by the server's gauge."""
     return _most(load.series("kube-apiserver", "apiserver_current_inqueue_requests"))
 
 
@@ -148,7 +148,7 @@ def busy_cores(load: ApiLoad) -> float | None:
 
 
 def pod_start_p99(load: ApiLoad) -> float | None:
-    """From created to running, of pods of created objects."""
+    """Time from created to running, of pods of created objects."""
     path = load.trial.directory / STARTS
     if not path.is_file():
         return None
@@ -158,7 +158,7 @@ def pod_start_p99(load: ApiLoad) -> float | None:
 
 
 def heartbeat_gap(load: ApiLoad) -> float | None:
-    """As the trial's validity records it."""
+    """The gap between heartbeats, as the trial's validity records it."""
     said = (load.trial.document.get("validity") or {}).get("heartbeats")
     return float(said["worst_s"]) if said else None
 

@@ -38,7 +38,7 @@ def param_column(name: str) -> str:
 
 
 def varying(trials: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Of set-ups and their params, the params with several values in one set-up. What set-ups differ in, their names say."""
+    """The params with several values within one set-up. Differences between set-ups are in their names."""
     seen: dict[tuple[str, str], set[str]] = {}
     for setup, params in trials:
         for name, value in params.items():

@@ -69,7 +69,7 @@ class ComparedFigure:
 
     @property
     def differs(self) -> bool:
-        """By more than noise."""
+        """Whether the difference exceeds the noise."""
         return self.verdict in self.figure.words
 
 

@@ -1,4 +1,4 @@
-"""What each queue used of its quota, borrowed and lent, and how far that was from its fair share.
+"""Usage, borrowing and lending of each queue, and the distance from its fair share.
 
 Queues that lend each other (all below the same topmost cohort) are a pool; a queue without a cohort is a pool of its own. The fair
 share of a queue at a moment: what it wants, up to its nominal quota; what the others then leave is divided among those that want
@@ -35,7 +35,7 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class QueueUse:
-    """One queue over the trial. Amounts by resource, in units × seconds; shares are of the pool."""
+    """The usage of one queue over the trial. Amounts by resource, in units × seconds; shares are of the pool."""
 
     nominal: Mapping[str, float] = field(default_factory=dict)
     borrowed: Mapping[str, float] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class QuotaPool:
         return np.cumsum(table, axis=1)[:, :-1]
 
     def nominal(self, resource: str) -> Reals:
-        """Of each queue."""
+        """The nominal quota of each queue."""
         return np.array([nominal(queue.quotas).get(resource, 0) for queue in self.queues], dtype=float)
 
     def borrow_limit(self, resource: str) -> Reals:
@@ -96,7 +96,7 @@ class QuotaPool:
         return np.array([_lendable(queue, resource) for queue in self.queues])
 
     def size(self, resource: str) -> float:
-        """All quota of the pool."""
+        """The whole quota of the pool."""
         return float(self.nominal(resource).sum()) + self.extra.get(resource, 0)
 
     @cached_property
@@ -134,7 +134,7 @@ class FleetUse:
 
     @cached_property
     def pools(self) -> list[QuotaPool]:
-        """In the order of the fleet's queues."""
+        """The pools, in the order of the fleet's queues."""
         members: dict[str, list[Queue]] = {}
         for queue in self.fleet.queues:
             members.setdefault(topmost(self.fleet, queue.cohort) or f"queue {queue.name}", []).append(queue)
@@ -178,7 +178,7 @@ class FleetUse:
         return [(queue[mine], spans.since[mine], amounts), (queue[mine], spans.until[mine], ends)]
 
     def _amounts(self, phases: pl.Series, resource: str) -> Numbers:
-        """What a queue counts per pod: what it was told, where it admits; else what pods request."""
+        """Amounts that a queue counts per pod: declared requests if the queue admits workloads, else the pods' requests."""
         known = {}
         for name, phase in self.seen.trial.shapes.items():
             told = phase.get("declares") if has_admissions(self.seen) else None

@@ -39,7 +39,7 @@ STARVED_NS, STARVED_TIMES, STARVED_BY = 10 * MINUTE, 10, 10
 
 
 def fleet_audits(seen: Lifecycle) -> list[Audit]:
-    """All of them; none where there is no queue and no eviction."""
+    """All fleet audits; none without a queue and an eviction."""
     if not seen.trial.fleet.queues and not seen.evictions.height:
         return []
     use, line = FleetUse(seen, seen.end_ns), _Line(seen)
@@ -57,7 +57,7 @@ def fleet_audits(seen: Lifecycle) -> list[Audit]:
 
 
 def _longest(wrong: Mask, pool: QuotaPool) -> tuple[int, int, int]:
-    """Of the times in which something is wrong: from when to when the longest lasted, and how long all of them are."""
+    """The longest of the periods in which something is wrong (from, until), and their total length."""
     if not wrong.any():
         return 0, 0, 0
     edges = np.flatnonzero(np.diff(np.concatenate(([False], wrong, [False])).astype(np.int8)))
@@ -217,12 +217,12 @@ class _Line:
             yield str(name), rows["row"].to_numpy().astype(np.int64)
 
     def asks_no_less(self, rows: Numbers, row: int) -> Numbers:
-        """Those of these rows whose workloads ask for as much as this one, of everything."""
+        """The rows whose workloads request at least as much as this one, of every resource."""
         phases = self.seen.trial.shapes
         mine = (phases.get(self.phase[row]) or {}).get("requests") or {}
 
         def needed(phase: str) -> int:
-            """So many pods of the phase ask for as much as all pods of this workload."""
+            """The number of pods of the phase that request as much as all pods of this workload."""
             theirs = (phases.get(phase) or {}).get("requests") or {}
             asked = [
                 (int(amount) * int(self.size[row]), int(theirs.get(name, 0))) for name, amount in mine.items() if amount

@@ -37,7 +37,7 @@ OUTCOME = "ends completed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """On one expectation, in one set-up and cell or in one trial."""
+    """The verdict on one expectation, in one set-up and cell or in one trial."""
 
     text: str
     place: str  # file:line:column
@@ -72,12 +72,12 @@ class _Study:
 
     @property
     def setups(self) -> list[str]:
-        """In the order of their trials."""
+        """Set-ups, in the order of their trials."""
         return list(dict.fromkeys(setup for setup, _, _ in self.runs))
 
     @property
     def cells(self) -> list[Cell]:
-        """In the order of their trials."""
+        """Cells, in the order of their trials."""
         return list(dict.fromkeys(cell for _, cell, _ in self.runs))
 
     def setup(self, named: str) -> str | None:
@@ -175,7 +175,7 @@ def _outcomes(study: Study) -> Iterator[Verdict]:
 
 
 class _Gate:
-    """One expectation."""
+    """One expectation, judged over the study."""
 
     def __init__(self, study: _Study, baseline: _Study | None, unlike: Sequence[str], text: str, place: str) -> None:
         self.study, self.baseline, self.unlike = study, baseline, unlike
@@ -187,7 +187,7 @@ class _Gate:
         self.kinds = {figure.doubted_as for figure in figures}
 
     def verdicts(self) -> Iterator[Verdict]:
-        """One for each set-up and cell; one for each repeat that fails by itself."""
+        """A verdict for each set-up and cell, and one for each repeat that fails alone."""
         references = self.expression.references.values()
         for_each = bool(self.expression.names & set(NAMED)) or not all(reference.setup for reference in references)
         if why := self._cannot(list(references)):
@@ -202,7 +202,7 @@ class _Gate:
         return Verdict(self.text, self.place, where or self.study.study.name, state, explanation)
 
     def _cannot(self, references: Sequence[FigureReference]) -> tuple[str, str] | None:
-        """Why it cannot be judged anywhere: skipped, or failed because something that was asked for is missing."""
+        """Why the gate cannot be judged anywhere: skipped, or failed because a part of the question is missing."""
         for reference in references:
             if reference.setup and self.study.setup(reference.setup) is None:
                 return SKIPPED, f"is not judged: the set-up '{reference.setup}' was not run"
@@ -218,7 +218,7 @@ class _Gate:
         return None
 
     def _judged(self, setup: str, cell: Cell) -> Iterator[Verdict]:
-        """In one cell; with `setup`, for that set-up."""
+        """The verdicts in one cell; with `setup`, for that set-up."""
         where = f"{setup} {spelled(cell)}".strip()
         named = [(self.study, setup)] if setup else []
         for reference in self.expression.references.values():

@@ -22,7 +22,8 @@ BLOCKED_NS = 1 * MINUTE
 
 @dataclass(frozen=True)
 class Blocking:
-    """One head. `behind`: rows of the workloads that would have fitted; `lasted`: how long each was blocked, in ns."""
+    """A head of a queue that blocked others. `behind`: rows of the workloads that would have fitted; `lasted`: how long each was
+    blocked, in ns."""
 
     head: int
     since: int
@@ -50,7 +51,7 @@ class WaitingLine:
         self.end = seen.end_ns
 
     def blockings(self) -> list[Blocking]:
-        """All heads that blocked a workload, those that blocked most first."""
+        """All heads that blocked a workload, those that blocked most workloads first."""
         heads = [pair for level in np.unique(self.priority).tolist() for pair in self._heads(level)]
         if not heads:
             return []

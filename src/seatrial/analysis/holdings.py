@@ -1,4 +1,4 @@
-"""Who holds a place of a shared fleet, who waits for one, and what evictions cost.
+"""Holders and waiters of a shared fleet, and the cost of evictions.
 
 A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released;
 of a workload with several pods, those that have finished hold nothing any more.
@@ -63,7 +63,7 @@ def kind_of(resource: str) -> str | None:
 
 
 def amount_of(amounts: Mapping[str, Any] | None, kind: str) -> int:
-    """What these amounts have of a kind of resources."""
+    """The sum of these amounts over a kind of resources."""
     return sum(int(amount) for name, amount in (amounts or {}).items() if kind_of(name) == kind)
 
 
@@ -92,7 +92,7 @@ def placed_ns(seen: Lifecycle) -> pl.Series:
 
 
 def _first_whole(seen: Lifecycle) -> pl.DataFrame:
-    """Of workloads that lost pods: when so many pods as they have were first bound at the same time."""
+    """For workloads that lost pods: when all their pods were first bound at the same time."""
     losers = seen.pods.filter(pl.col(LOST.name).is_not_null()).select("workload").unique()
     pods = seen.pods.join(losers, on="workload", how="semi").filter(pl.col(SCHEDULED.name).is_not_null())
     sizes = seen.workloads.select(pl.col("number").alias("workload"), pl.col("pods").alias("size"))

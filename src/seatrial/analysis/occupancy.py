@@ -1,4 +1,4 @@
-"""Which pods occupied which node and when: a trial replayed node by node, and the room that was left at any moment.
+"""Pods per node over time: a trial replayed node by node, and the free room at any moment.
 
 A pod occupies its node from its binding until it finished or was lost, or else until its workload ended. Pods are taken to leave
 earlier by the error of the times: a finding must not come from two clocks. Everything is arrays with an entry per pod or event: of
@@ -39,7 +39,7 @@ class Steps:
 
     @classmethod
     def of(cls, at: Numbers, change: Numbers) -> Steps:
-        """From changes in any order; changes at the same time are summed."""
+        """Built from changes in any order; changes at the same time are summed."""
         order = np.argsort(at, kind="stable")
         at, value = at[order], np.cumsum(change[order])
         last = np.append(at[1:] != at[:-1], True) if len(at) else np.zeros(0, dtype=bool)
@@ -84,7 +84,7 @@ class Occupancy:
     # nodes
 
     def _groups_of_nodes(self) -> None:
-        """By their names: GROUP-INDEX, or GROUP-STUDY-INDEX on an existing cluster."""
+        """Groups by node names: GROUP-INDEX, or GROUP-STUDY-INDEX on an existing cluster."""
         study = (self.seen.trial.document.get("target") or {}).get("study")
         number = {group: place for place, group in enumerate(self.groups)}
         other = number.get(EXISTING, -1)
@@ -123,7 +123,7 @@ class Occupancy:
 
     @cached_property
     def priority(self) -> Numbers:
-        """Of each phase."""
+        """The priority of each phase."""
         return np.array([int(phase.get("priority", 0)) for phase in self.details], dtype=np.int64)
 
     def _pods(self) -> None:
@@ -158,7 +158,7 @@ class Occupancy:
 
     @cached_property
     def events(self) -> _Events:
-        """At the same time, pods leave before others come: a node is free for the next pod at once."""
+        """Binding and leaving events. At the same time pods leave before others come: a node is free for the next pod at once."""
         pods = self.placed[self.gone[self.placed] > self.bound[self.placed]]
         both = np.concatenate((pods, pods))
         comes = np.arange(len(both)) < len(pods)

@@ -44,7 +44,7 @@ class ReplayedWaits:
 
 
 def replayed_waits(seen: Lifecycle) -> list[ReplayedWaits]:
-    """Of each phase that replays a trace with waits."""
+    """The waits of each phase that replays a trace with waits."""
     workloads = seen.workloads
     if "trace_wait_s" not in workloads.columns or not workloads["trace_wait_s"].count():
         return []

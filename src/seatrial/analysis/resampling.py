@@ -1,4 +1,4 @@
-"""Is a difference between runs more than noise? Tests and intervals that assume nothing about how figures are distributed.
+"""Tests whether a difference between runs exceeds the noise, without assumptions about the distribution of figures.
 
 Permutation tests: if two sides do not differ, the labels of their runs are exchangeable. So the runs are assigned to sides in every
 possible way, and the observed difference is compared with the differences of all assignments. The unit is the run: pods of one run

@@ -1,4 +1,4 @@
-"""What a search has found: the answer, its interval, and what contradicts it. Of an unfinished one, how far it is."""
+"""The result of a search: the answer, its interval, and contradictions. For an unfinished search, its state."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _first_left(search: Search, low: int | None) -> int | None:
 
 
 def _interval(search: Search, best: int) -> tuple[tuple[int, int], bool, bool]:
-    """From where the first repeat begins to hold to where the last does, and whether either may lie further out."""
+    """The positions at which the first and the last repeat begin to hold, and whether either may lie further out."""
     found = [one for one in edges(search) if best in search.held(one.nth)]
     if search.evidence.alike or not found:
         return (best, best), False, False

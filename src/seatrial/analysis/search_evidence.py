@@ -1,4 +1,4 @@
-"""What a search (`seatrial find`) knows: the figures of every trial that it ran, by place in the range and repeat.
+"""The evidence of a search (`seatrial find`): figures of every trial that it ran, by place in the range and repeat.
 
 A place is a position in the range of values, not the value. Repeats of a place that are not to be trusted are left out; others take
 their place.

@@ -36,7 +36,7 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Front:
-    """What is known of one set-up: mixes that just do, by the first variable, and the cheapest one."""
+    """The front of one set-up: the minimal mixes by the first variable, and the cheapest one."""
 
     points: tuple[FrontPoint, ...]
     trials: int
@@ -110,7 +110,7 @@ def _narrowing(searches: Searches, base: Case, slices: Sequence[int]) -> Iterato
 
 
 def _confirming(searches: Searches, base: Case, points: Sequence[FrontPoint]) -> Iterator[tuple[Case, NextTrial]]:
-    """All repeats of the cheapest mix, until none that is not confirmed looks cheaper."""
+    """Runs all repeats of the cheapest mix, until no unconfirmed mix looks cheaper."""
     priced = sorted((p for p in points if p.cost is not None), key=lambda point: (point.cost or 0.0, point.across))
     known = {point.across for point in priced}
     begun = [

@@ -31,7 +31,7 @@ FIND = "find"  # the key of study.json
 
 @dataclass(frozen=True)
 class Question:
-    """What is searched for."""
+    """The question of a search."""
 
     vary: tuple[str, ...]  # `PATH=RANGE` as it was written; the last one is searched, one before it makes slices
     so_that: tuple[str, ...]
@@ -113,7 +113,7 @@ class Question:
         return self.variable.grid[place]
 
     def document(self) -> dict[str, Any]:
-        """For study.json."""
+        """The question as in study.json."""
         return {
             "vary": list(self.vary),
             "so_that": list(self.so_that),
@@ -137,7 +137,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Case:
-    """What one search is about: a set-up, and values of the params that are not searched."""
+    """The subject of one search: a set-up, and values of the other params."""
 
     setup: str
     params: Cell = ()

@@ -1,5 +1,4 @@
-"""Which trials a search (`seatrial find`) runs next: a pure function of what it has seen, so that a search that was killed goes
-on as if nothing had happened.
+"""The next trials of a search (`seatrial find`): a pure function of its evidence, so a killed search continues unchanged.
 
 All values of a repeat see the same random streams, so one repeat by itself crosses the limit at one place, more or less. The search
 narrows that place down with the first repeat, runs the other repeats where it ended, and moves to where their mean crosses the
@@ -105,7 +104,7 @@ class Search:
         return len(self.evidence.usable(self.place(position)))
 
     def slack(self, position: int, nth: int = 0) -> float | None:
-        """Of the n-th repeat (from 0)."""
+        """The slack of the n-th repeat (from 0)."""
         numbers = self.evidence.numbers(self.place(position))
         return self.evidence.slack(self.place(position), numbers[nth]) if nth < len(numbers) else None
 
@@ -194,7 +193,7 @@ def _narrow(search: Search) -> _Wanted:
 
 
 def _average(search: Search) -> _Wanted:
-    """All repeats, at positions that close in on where the mean crosses the limit."""
+    """All repeats, at positions that converge on where the mean crosses the limit."""
     first = next((position for position, held in search.lead.items() if held), None)
     if first is None:
         return
@@ -297,7 +296,7 @@ class RepeatEdge:
 
 
 def edges(search: Search) -> list[RepeatEdge]:
-    """For every repeat that was run anywhere."""
+    """The edges of every repeat that was run."""
     found = []
     for nth in range(search.evidence.repeats):
         held = search.held(nth)

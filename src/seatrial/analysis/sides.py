@@ -97,7 +97,7 @@ def _named(sides: dict[str, Side], out: Path, setups: Sequence[str]) -> dict[str
 
 
 def why_unlike(first: Side, second: Side) -> Iterable[str]:
-    """Why two sides are not comparable. Set-ups of one study may differ in anything: that is what is compared."""
+    """Why two sides are not comparable. Set-ups of one study may differ in anything."""
     if first.study.out == second.study.out:
         return
     a, b = first.study.document, second.study.document

@@ -83,7 +83,7 @@ class Sizes:
             row.run.add(run)
 
     def rows(self) -> list[OfSize]:
-        """By set-up in the order of trials, the smallest size first; none if all workloads are of one size."""
+        """Rows by set-up in the order of trials, the smallest size first; none if all workloads have one size."""
         rows = list(self._rows.values())
         if len({row.size for row in rows}) < 2:
             return []

@@ -207,7 +207,7 @@ def _worst_first(observed: pl.DataFrame, errors: Sequence[int]) -> dict[str, _Ti
 
 
 def _times(seen: dict[str, _Times], stage: int, room: int) -> tuple[_Times, _Times, _Times]:
-    """By number of an object: when it reached the stage, on which node, and the error of the time."""
+    """For each object, by number: when it reached the stage, on which node, and the error of the time."""
     here = np.flatnonzero((seen["stage"] == stage) & (seen["object"] < room))
     objects = seen["object"][here]
     at, node, error = np.full(room, _NEVER), np.full(room, -1), np.zeros(room, dtype=np.int64)

@@ -160,7 +160,7 @@ def times_columns(stages: Sequence[str]) -> list[str]:
 
 
 def has_flavors(study: Study) -> bool:
-    """Whether quotas of the study are of flavors: pods.csv then says which one a pod got."""
+    """Whether the study has quotas by flavor: pods.csv then has the flavor of each pod."""
     return any(trial.fleet.flavors for trial in study.trials)
 
 
@@ -208,8 +208,8 @@ def named_pods(seen: Lifecycle) -> pl.DataFrame:
 
 
 def _flavors(seen: Lifecycle) -> pl.Series:
-    """Of every node. A pod admitted in a flavor can only be bound to the nodes of its group, which are called GROUP-NUMBER; nodes
-    of several flavors, or of none, have none."""
+    """The flavor of every node. A pod admitted in a flavor can only be bound to the nodes of its group, which are called
+    GROUP-NUMBER; nodes of several flavors, or of none, have none."""
     flavors = seen.trial.fleet.flavors
     groups = Counter(flavor.nodes for flavor in flavors)
     of = {flavor.nodes: flavor.name for flavor in flavors if groups[flavor.nodes] == 1}

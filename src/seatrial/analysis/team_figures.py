@@ -37,7 +37,7 @@ _SUFFIXES = {CPU: "", GPU: "_gpu", MEMORY: "_memory"}
 
 
 def is_shared(seen: Lifecycle) -> bool:
-    """Whether a trial has something to tell of a shared fleet: queues, classes that somebody named, or evictions."""
+    """Whether a trial has figures of a shared fleet: queues, named classes, or evictions."""
     return bool(seen.trial.fleet.queues or seen.evictions.height or names_classes(seen))
 
 
@@ -126,7 +126,7 @@ def _held(kind: str, of: Sample) -> float:
 
 
 def _quota(what: str, kind: str, of: Sample) -> float | None:
-    """Of one queue, or of all; None without queues."""
+    """The quota of one queue, or of all; None without queues."""
     uses = _uses(of)
     return sum(by_kind(getattr(use, what), kind) for use in uses) if uses else None
 

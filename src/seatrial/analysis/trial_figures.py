@@ -82,7 +82,7 @@ class Sample:
 
     @cached_property
     def turnaround(self) -> pl.Series:
-        """Of completed workloads, sorted."""
+        """Turnarounds of completed workloads, sorted."""
         return turnaround(self.seen.workloads).sort()
 
     @cached_property

@@ -45,7 +45,7 @@ def clean(
 
 
 def _clean_study(out: Path, context: str, kubeconfig: Path | None) -> None:
-    """Without confirmation: every object was created by this study."""
+    """Cleans without confirmation: every object was created by this study."""
     from seatrial.analysis.studies import Study
 
     study = Study.open(out)
@@ -107,7 +107,7 @@ def _agrees(things: Sequence[LabelledObject], context: str, ask: bool) -> bool:
 
 
 def _lines(things: Sequence[LabelledObject]) -> list[str]:
-    """One per kind and study: `12 nodes of 1a2b3c4d: fake-…`."""
+    """One line per kind and study: `12 nodes of 1a2b3c4d: fake-…`."""
     groups: dict[tuple[str, str], list[LabelledObject]] = {}
     for thing in things:
         groups.setdefault((thing.resource.plural, thing.study), []).append(thing)

@@ -33,7 +33,7 @@ def _of_a_list(file: Path, fractions: str) -> tuple[NodeGroup, ...]:
 
 
 def nodes_to_compare(file: Path, fractions: str = "whole") -> tuple[NodeGroup, ...]:
-    """Those of the first set-up whose nodes are known without a cluster."""
+    """The nodes of the first set-up whose nodes are known without a cluster."""
     for groups in groups_in(file, fractions):
         if not any(group.existing for group in groups):
             return groups

@@ -1,4 +1,4 @@
-"""What commands print: results to standard output, all else to standard error, less of it with `-q` and more with `-v`."""
+"""Output of commands: results to standard output, all else to standard error, less with `-q` and more with `-v`."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _quota(queue: Queue) -> str:
 
 
 def _limits(queue: Queue, which: str) -> str:
-    """What a queue may borrow or lend at most; resources without a limit are left out."""
+    """Borrowing and lending limits of a queue; unlimited resources are left out."""
     if not queue.cohort:
         return ""
     found = []

@@ -1,4 +1,4 @@
-"""What `seatrial run` and commands like it will run: options and scenario, to trials that can begin."""
+"""The plan of `seatrial run` and similar commands: from options and scenario to trials that can begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why nothing moves: pure functions from the state of a trial to a diagnosis. `knot` proves, `diagnose` explains."""
+"""Explains why a trial makes no progress: pure functions from the state of a trial to a diagnosis. `knot` proves, `diagnose`
+explains."""
 
 from __future__ import annotations
 

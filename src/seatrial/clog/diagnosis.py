@@ -50,13 +50,13 @@ class Edge:
     waiter: str
 
     def as_json(self) -> dict[str, Any]:
-        """As trial.json has it."""
+        """The edge as in trial.json."""
         return {"holder": self.holder, "where": self.where, "amount": dict(self.amount), "waiter": self.waiter}
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why nothing moves, or why work is left."""
+    """Why a trial makes no progress, or why work is left."""
 
     kind: str
     summary: str  # one to three sentences
@@ -78,7 +78,7 @@ class Diagnosis:
         return self.proven and not self.can_finish and (too_large or not releases)
 
     def as_json(self) -> dict[str, Any]:
-        """As trial.json has it, with long lists cut."""
+        """The diagnosis as in trial.json, with long lists cut."""
         return {
             "kind": self.kind,
             "summary": self.summary,

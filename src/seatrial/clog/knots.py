@@ -102,7 +102,7 @@ def _claims(state: State, grid: NodeGrid, preempted: bool) -> list[_Claim]:
 def _room_when_all_that_runs_has_ended(
     state: State, grid: NodeGrid, claims: Iterable[_Claim], as_it_stands: bool
 ) -> Numbers:
-    """As it stands, foreign pods keep their room; else only the claims do."""
+    """The room after all other work has ended; as it stands, foreign pods keep their room, else only the claims do."""
     if not as_it_stands:
         room = grid.capacity.copy()
         _change(grid, room, ((claim.shape, claim.nodes) for claim in claims), -1)
@@ -144,7 +144,7 @@ def _settle(grid: NodeGrid, room: Numbers, claims: Iterable[_Claim]) -> list[_Cl
 
 
 def _too_large(grid: NodeGrid, claim: _Claim, empty: int) -> bool:
-    """Even alone on these nodes, with its pods where they are, it would not find room."""
+    """Whether the claim would find no room even alone on these nodes, with its pods where they are."""
     allowed = grid.allowed(claim.shape)
     return claim.need + sum(bool(allowed[node]) for node in claim.nodes) > empty
 

@@ -31,12 +31,12 @@ class QueueQuotas:
         return nominal(self._queues[queue].quotas)
 
     def most(self, queue: str) -> dict[str, int]:
-        """What it may hold when nobody else does."""
+        """The queue's limit if no other queue uses anything."""
         own, pool = self.own(queue), self._pool(queue)
         return {name: min(amount + self._borrowable(queue, name), pool.get(name, 0)) for name, amount in own.items()}
 
     def left(self, queue: str) -> dict[str, int]:
-        """What it may still take now, without evicting anybody."""
+        """The room left for the queue now, without evictions."""
         own, pool = self.own(queue), self._pool(queue)
         found = {}
         for name, amount in own.items():
@@ -67,7 +67,7 @@ class QueueQuotas:
         )
 
     def waits_for(self, queue: str, asked: Amounts) -> str:
-        """What a workload waits for: `the quota of queue blue: it requests cpu 5 …`."""
+        """The quota that a workload waits for: `the quota of queue blue: it requests cpu 5 …`."""
         short = self.lacking(queue, asked)
         used = {name: self._used(queue, name) for name in short}
         text = (
@@ -104,7 +104,7 @@ class QueueQuotas:
         return [one for one in self._fleet.queues if topmost(self._fleet, one.cohort) == top]
 
     def _pool(self, queue: str) -> dict[str, int]:
-        """All quota of its cohorts."""
+        """The whole quota of its cohorts."""
         top = topmost(self._fleet, self._queues[queue].cohort)
         cohorts = [one for one in self._fleet.cohorts if top and topmost(self._fleet, one.name) == top]
         own = [quota for one in self._mates(queue) for quota in one.quotas]
@@ -117,7 +117,7 @@ class QueueQuotas:
         return sum(quota.borrow.get(resource, UNLIMITED) for quota in mine.quotas if resource in quota.nominal)
 
     def _kept(self, queue: Queue, resource: str) -> int:
-        """What it leaves unused and does not lend."""
+        """The unused quota that the queue does not lend."""
         lends = sum(min(quota.nominal.get(resource, 0), quota.lend.get(resource, UNLIMITED)) for quota in queue.quotas)
         free = nominal(queue.quotas).get(resource, 0) - self._used(queue.name, resource)
         return max(free - lends, 0)

@@ -1,4 +1,4 @@
-"""Why nothing moves although work is left: the reasons that the state shows, the most certain first.
+"""The reasons for a standstill with work left, as far as the state shows them, the most certain first.
 
 Unlike a knot, most reasons are not proven: that a component does not act shows only by waiting. The caller must have waited long
 enough; `quiet_ns` says how long.
@@ -246,7 +246,7 @@ def _head_of_line(situation: Situation) -> Diagnosis | None:
 
 
 def _blocked_line(situation: Situation, line: Sequence[WorkloadState]) -> Diagnosis | None:
-    """Of one queue."""
+    """The blocked line of one queue."""
     if len(line) < 2 or situation.fits_now(line[0]):
         return None
     behind = [
@@ -391,5 +391,5 @@ def _quota_edges(holders: Sequence[WorkloadState], line: Sequence[WorkloadState]
 
 
 def _time(nanoseconds: int) -> str:
-    """In whole seconds from one second on."""
+    """A time in whole seconds from one second on."""
     return format_duration(nanoseconds // SECOND * SECOND if nanoseconds >= SECOND else nanoseconds)

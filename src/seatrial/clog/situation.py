@@ -84,15 +84,15 @@ class Situation:
         return QueueQuotas(self.state.fleet, held)
 
     def lacks_quota(self, workload: WorkloadState) -> bool:
-        """It waits for quota, and its queue has too little left."""
+        """Whether it waits for quota, and its queue has too little left."""
         return bool(self.quotas and self.waits(workload) and self.quotas.lacking(workload.queue, self.asks(workload)))
 
     def waits(self, workload: WorkloadState) -> bool:
-        """It is not admitted; where the queues are the scheduler's, it has pods without a node."""
+        """Whether it waits for admission; if the scheduler has the queues, whether it has pods without a node."""
         return missing(workload) > 0 if self.state.counts_bound else not workload.admitted
 
     def asks(self, workload: WorkloadState) -> dict[str, int]:
-        """What its queue must have left for it. A scheduler's queue takes a gang whole and other workloads pod by pod."""
+        """The room that its queue must have for it. A scheduler's queue takes a gang whole and other workloads pod by pod."""
         if not self.state.counts_bound:
             return declared(workload)
         pods = missing(workload) if workload.gang else min(missing(workload), 1)
@@ -108,7 +108,7 @@ class Situation:
 
     @cached_property
     def free(self) -> dict[str, int]:
-        """What the open nodes have free, in all."""
+        """The free resources of all open nodes."""
         return self.grid.in_all(self.grid.free(), self.grid.open)
 
     def diagnosis(

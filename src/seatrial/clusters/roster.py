@@ -44,7 +44,7 @@ class Roster(Generic[Node]):
         return tuple(self._groups.get(group, ()))
 
     def made(self) -> set[Node]:
-        """All nodes that we made."""
+        """All nodes that we created."""
         return {node for nodes in self._groups.values() for node in nodes}
 
     def capacity(self) -> dict[str, int]:
@@ -56,5 +56,5 @@ class Roster(Generic[Node]):
         return capacity
 
     def spans(self) -> list[dict[str, Any]]:
-        """For trial.json."""
+        """Lifetimes of nodes, for trial.json."""
         return [span for span in self._spans if span["count"]]

@@ -105,7 +105,7 @@ class SimCluster:
 
     @property
     def events(self) -> int:
-        """What has happened so far, as the kernel counts."""
+        """The kernel's count of events so far."""
         return self._kernel.events
 
     async def up(self) -> None:

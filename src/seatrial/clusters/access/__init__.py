@@ -1,4 +1,4 @@
-"""What every command does with a cluster that is there: reach it, make objects in it, submit to it, and clean up.
+"""Access to an existing cluster, for every command: connect, create objects, submit, and clean up.
 
 `run`, `submit`, `sample` and `clean` share it; a trial adds the parts of `live`.
 """

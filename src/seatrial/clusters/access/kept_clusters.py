@@ -21,22 +21,22 @@ class KeptCluster:
 
     @property
     def name(self) -> str:
-        """That of its directory."""
+        """The name of its directory."""
         return self.layout.name
 
     @property
     def url(self) -> str:
-        """Of the API server."""
+        """The URL of the API server."""
         return self.state.url
 
     @property
     def audit_log(self) -> Path | None:
-        """None if nothing is audited."""
+        """The audit log; None without auditing."""
         return self.layout.audit_log if self.layout.audit_log.exists() else None
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the components that run."""
+        """Pids of the running components."""
         return {name: process.pid for name, process in self.state.processes.items() if process.alive}
 
     @property
@@ -45,7 +45,7 @@ class KeptCluster:
         return self.state.nodes
 
     def kubeconfig(self, identity: str = USER) -> Path:
-        """To act as an identity."""
+        """The kubeconfig of an identity."""
         return self.layout.kubeconfig(identity)
 
 

@@ -23,12 +23,12 @@ OF_NODES = (Permission("list", NODES),)
 
 
 def of_workloads(namespace: str) -> tuple[Permission, ...]:
-    """To record workloads, of one namespace or of all."""
+    """Permissions to record workloads, of one namespace or of all."""
     return tuple(Permission(verb, kind, namespace=namespace) for kind in (PODS, JOBS) for verb in ("list", "watch"))
 
 
 async def check(client: Client, wanted: Sequence[Permission], namespace: str = "") -> UserReview:
-    """Who we are there. Raises `SetupProblem` for what is missing, and for a namespace that does not exist."""
+    """Returns our username on the server. Raises `SetupProblem` for what is missing, and for a namespace that does not exist."""
     await client.probe()
     us = await _whom(client)
     if namespace:

@@ -57,7 +57,7 @@ class SubmitMethod(Protocol):
 
 
 class SubmitByApi:
-    """One create per object, in their order; the first refusal ends it."""
+    """Submits by one create per object, in order; the first refusal ends it."""
 
     def __init__(self, client: Client, namespace: NamespaceOf, retry: RetryPolicy | None = None) -> None:
         self._client, self._namespace, self._retry = client, namespace, retry

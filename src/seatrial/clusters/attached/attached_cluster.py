@@ -85,7 +85,7 @@ class ForeignCluster:
             )
 
     def explain(self, error: BaseException) -> BaseException:
-        """What the server refuses, or a network that fails, is a problem of the set-up."""
+        """Turns a refusal by the server or a network failure into a problem of the set-up."""
         self._failed = True
         if isinstance(error, BaseExceptionGroup):
             problems, _ = error.split((SeatrialError, OSError))

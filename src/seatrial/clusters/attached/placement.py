@@ -22,7 +22,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class StudyPlacement:
-    """Where the nodes and pods of one study may be."""
+    """The nodes and pods of one study."""
 
     def __init__(self, trial: Trial, study: str) -> None:
         self.existing = [group.existing for group in trial.setup.nodes if group.existing]
@@ -47,7 +47,7 @@ class StudyPlacement:
         return dataclasses.replace(group, name=f"{group.name}-{study}", taints=(*group.taints, taint))
 
     def group(self, name: str) -> str:
-        """What the scenario calls a node group."""
+        """The scenario's name of a node group."""
         return name.removesuffix(f"-{self._study}")
 
     def nodes(self, change: NodeChange) -> NodeChange:
@@ -89,7 +89,7 @@ def placed(thing: Any, place: Callable[[PodSpec], PodSpec]) -> Any:
 
 
 def on_ours(spec: PodSpec, label: str, study: str) -> PodSpec:
-    """On nodes with our label, whose taint the pods tolerate."""
+    """Restricts the pod to nodes with our label, and tolerates their taint."""
     tolerates = {"key": label, "operator": "Equal", "value": study, "effect": "NoSchedule"}
     return {
         **spec,
@@ -99,7 +99,7 @@ def on_ours(spec: PodSpec, label: str, study: str) -> PodSpec:
 
 
 def on_existing(spec: PodSpec, terms: Sequence[Term]) -> PodSpec:
-    """On nodes that match the terms, and what the manifest itself asks of nodes."""
+    """Restricts the pod to nodes that match the terms, beside the manifest's own requirements."""
     ours = [
         {"key": term.key, "operator": term.operator, **({"values": list(term.values)} if term.values else {})}
         for term in terms

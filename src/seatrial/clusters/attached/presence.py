@@ -1,4 +1,4 @@
-"""Which stacks a cluster has. What to look for is the stack's own (`RealSide.signs`)."""
+"""Detects the stacks of a cluster. Each stack declares its own signs (`RealSide.signs`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Presence:
 
 
 async def stacks_there(client: Client, signs: Mapping[str, PresenceSigns]) -> list[Presence]:
-    """Of these stacks, which are installed."""
+    """The installed ones of these stacks."""
     running = {item.metadata.name async for page in client.pages(DEPLOYMENTS, shape=Object) for item in page.items}
     crds = {sign.crd: True for sign in signs.values() if sign.crd}
     for crd in crds:

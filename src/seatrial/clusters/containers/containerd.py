@@ -44,7 +44,7 @@ def files(place: ContainersPlace) -> dict[str, str | Mapping[str, Any]]:
 
 
 def location(directory: Path) -> dict[str, str]:
-    """For the file of the kubelets."""
+    """The location, for the file of the kubelets."""
     place = ContainersPlace(directory)
     return {"socket": str(place.socket), "cgroup": f"/{place.name}", "image": IMAGE}
 

@@ -24,14 +24,14 @@ _INSTALL = "install containerd and runc (Debian, Ubuntu: `apt-get install contai
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """Something that is not there, and what to do."""
+    """A missing requirement and its remedy."""
 
     what: str
     remedy: str
 
 
 def program(name: str) -> Path | None:
-    """Where it is; also outside the PATH of a user, where Debian has runc."""
+    """Path of the program, also outside the PATH of a user, where Debian has runc."""
     found = shutil.which(name, path=SEARCHED)
     return Path(found) if found else None
 
@@ -45,7 +45,7 @@ def lacks() -> list[Lack]:
 
 
 def _runs_none() -> Iterator[Lack]:
-    """What no look at the parts has shown."""
+    """Problems that only a test container shows."""
     why = why_no_container(str(program(RUNC)))
     if why:
         yield Lack(f"runc can run no container here: {why}", "fix that, or use `kubelet: true`")
@@ -68,7 +68,7 @@ def cgroup_version(mountinfo: str) -> str:
 
 
 def version(name: str) -> tuple[int, int] | None:
-    """Of containerd or runc, as it says itself."""
+    """The version that containerd or runc reports."""
     found = program(name)
     try:
         said = subprocess.run([str(found), "--version"], capture_output=True, text=True, timeout=30, check=False).stdout

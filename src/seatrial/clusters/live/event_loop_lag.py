@@ -50,7 +50,7 @@ class EventLoopLag:
 
     @property
     def mean(self) -> float:
-        """In nanoseconds."""
+        """The mean, in nanoseconds."""
         return self._total / max(self._looks, 1)
 
     @property

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """Where the API server of a trial comes from, and what becomes of it."""
+    """The host of a trial's API server: provides it, and removes it."""
 
     async def connect(self) -> None:
         """Brings the API server up, if it is ours, and connects the session to it."""
@@ -47,7 +47,7 @@ class Host(Protocol):
         """Scrapes the figures of the components that let us; None: nobody asked for them."""
 
     def target(self) -> dict[str, Any]:
-        """For trial.json: where what the trial made can be found; empty if nothing outlives it."""
+        """For trial.json: the location of the trial's objects; empty if none outlives the trial."""
 
     async def leave(self) -> None:
         """Removes what the trial made, or the whole control plane. Safe if `connect` failed."""
@@ -149,7 +149,7 @@ class LiveCluster:
         await session.apply(session.stack.real.priority_classes(setup, values, session.labels, preempt=preempt))
 
     async def _prepare_stack(self) -> None:
-        """What the stack needs beside its processes, for the nodes that there are now."""
+        """Prepares the objects that the stack needs beside its processes, for the current nodes."""
         session = self._session
         setup, capacity = session.trial.setup, self._nodes.capacity()
         await session.apply(session.stack.real.prepare(setup, capacity, session.labels, session.namespace))

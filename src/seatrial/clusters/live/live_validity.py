@@ -19,7 +19,7 @@ def validity_of(
     scraper: MetricsScraper | None,
     client_priority: str,
 ) -> dict[str, Any]:
-    """For trial.json, with `reasons` not to trust the figures."""
+    """Validity for trial.json, with `reasons` against the figures."""
     ledger, observer, lag, phases = session.ledger, session.observer, watches.lag, requests.phases
     created = ledger.counts[ledger.number["created"]]
     sent = ledger.counts[ledger.number["submitted"]] - sum(observer.failures.values())

@@ -26,7 +26,7 @@ OPENING = ("uncordon", "ready", "start")  # changes after which nodes take pods 
 
 
 class NodeSource(Protocol):
-    """Where the nodes of a group come from."""
+    """Provides the nodes of a group."""
 
     async def make(self, group: NodeGroup, first: int, there: int) -> list[str]:
         """The group's nodes, numbered from `first`, in a cluster with `there` others of the trial; their names."""
@@ -63,7 +63,7 @@ class FakeNodes:
 
 
 class NodePool:
-    """Which nodes there are, from when to when, and which of them take pods."""
+    """The nodes of a trial: their lifetimes, and which of them take pods."""
 
     def __init__(self, session: Session, source: NodeSource) -> None:
         self.groups: dict[str, NodeGroup] = {}  # node → its group
@@ -80,7 +80,7 @@ class NodePool:
         return self._roster.made()
 
     def capacity(self) -> dict[str, int]:
-        """What all nodes together have now."""
+        """The total capacity of all nodes now."""
         return self._roster.capacity()
 
     def spans(self) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ async def play(client: Client, log: Callable[[str], None]) -> None:
 
 
 async def play_applications(client: Client, log: Callable[[str], None]) -> None:
-    """Of all gangs in the cluster."""
+    """Plays the applications of all gangs in the cluster."""
     applications = Applications(client, log)
     try:
         await _follow(client, PODS, Pod, applications.sees, GANG_LABEL, log)
@@ -36,7 +36,7 @@ async def play_applications(client: Client, log: Callable[[str], None]) -> None:
 
 
 async def bind_claims(client: Client, log: Callable[[str], None]) -> None:
-    """All claims of the cluster: our clusters have no other provisioner."""
+    """Binds all claims of the cluster: our clusters have no other provisioner."""
     binder = VolumeBinder(client, log)
     try:
         await _follow(client, CLAIMS, VolumeClaim, binder.sees, "", log)

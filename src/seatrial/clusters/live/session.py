@@ -1,4 +1,4 @@
-"""What the parts of a live cluster share: the trial, the client to its API server, the trial's clock and its tasks.
+"""Shared by the parts of a live cluster: the trial, the client to its API server, the trial's clock and its tasks.
 
 Everything a trial makes carries the study's label, in a namespace of its own: the label alone is enough to find and remove it.
 """
@@ -60,7 +60,7 @@ class Session:
     # the API server
 
     def connect(self, access: Access) -> Client:
-        """From here on there is a client; what it creates carries the study's label."""
+        """Connects the client; objects that it creates carry the study's label."""
         self._client = Client(access, connections=CONNECTIONS, mark=Mark(STUDY_LABEL, self.study))
         return self._client
 
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """To the API server, as the user."""
+        """The client to the API server, as the user."""
         assert self._client is not None
         return self._client
 
@@ -81,7 +81,7 @@ class Session:
         return f"{STUDY_LABEL}={self.study}"
 
     def namespace_of(self, workload: Workload) -> str:
-        """Where the objects of a workload are."""
+        """The namespace of a workload's objects."""
         return self.stack.real.namespace(workload.queue, self.namespace)
 
     @cached_property
@@ -124,7 +124,7 @@ class Session:
         self.observer.wall_epoch = self.wall_epoch
 
     def stop_clock(self) -> None:
-        """From here on `now` stays the same."""
+        """Stops the clock: `now` no longer changes."""
         self._end = self.now()
 
     def now(self) -> int:

@@ -36,7 +36,7 @@ Answered = Callable[[int, Workload, int, str, int], None]  # number, workload, w
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known of a phase on its way. `sent` are times of our clock, by index."""
+    """The progress of a phase. `sent` are times of our clock, by index."""
 
     load: Load
     items: list[tuple[int, Workload]]
@@ -72,7 +72,7 @@ class SharedSubmissions:
         return Tally(load.phase, load.count, int(load.due[-1]), took, *late)
 
     async def _send(self, progress: _Progress, senders: Sequence[LoadSender]) -> int:
-        """All batches: a round each, or everything at once. Returns when the first began."""
+        """Sends all batches: a round each, or everything at once. Returns when the first began."""
         load = progress.load
         shares = await self._shares(progress, senders)
         await of_all(

@@ -62,7 +62,7 @@ def volume_of(claim: VolumeClaim) -> dict[str, Any]:
 
 
 def volume_name(uid: str) -> str:
-    """Of the volume for the claim with this uid."""
+    """Name of the volume for the claim with this uid."""
     return f"seatrial-{uid}"
 
 

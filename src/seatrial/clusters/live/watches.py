@@ -102,7 +102,7 @@ class Watches:
         return [gap for state in self.states for gap in state.gaps]
 
     def longest_gap(self) -> int:
-        """In nanoseconds; 0 without any."""
+        """The longest gap, in nanoseconds; 0 without any."""
         return max((gap.end - gap.begin for gap in self.gaps()), default=0)
 
     async def stop(self) -> None:

@@ -1,5 +1,4 @@
-"""What the audit log of a trial's own API server adds: exact times, the requests of components and nodes, and a check of our
-own counts against the server's."""
+"""Reads the audit log of a trial's own API server: exact times, requests of components and nodes, and a check of our counts."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class AuditTrail:
 
 @dataclass(slots=True)
 class AuditedLoad:
-    """What the log says of a load."""
+    """A load, as the audit log shows it."""
 
     load: Counts = field(default_factory=Counter)  # the load's own requests, as the server counted them
     beats: dict[str, list[int]] = field(default_factory=dict)  # node → when its lease was renewed, trial's ns

@@ -82,7 +82,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def _restage(plane: LocalControlPlane) -> None:
-    """On SIGHUP: the file with the stages has changed."""
+    """Handles SIGHUP: the file with the stages has changed."""
     stages = (plane.layout.directory / STAGES).read_text()
     task = asyncio.get_running_loop().create_task(plane.restage(stages))
     _tasks.add(task)
@@ -95,7 +95,7 @@ def _answer(message: dict[str, Any]) -> None:
 
 
 def _detach(log: Path) -> None:
-    """From here on output goes to a log: the user may close the terminal."""
+    """Detaches: output goes to a log, since the user may close the terminal."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -27,7 +27,7 @@ STOP_S = 40.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeeperOrder:
-    """What a keeper is told to keep: the line of JSON that it reads."""
+    """A keeper's task: the line of JSON that it reads."""
 
     name: str
     options: PlaneOptions
@@ -36,12 +36,12 @@ class KeeperOrder:
     nodes: tuple[NodeGroup, ...] = ()  # recorded, not made
 
     def encode(self) -> bytes:
-        """As one line."""
+        """The order as one line."""
         return msgspec.json.encode(self, enc_hook=str) + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> KeeperOrder:
-        """What `encode` wrote."""
+        """Reads the output of `encode`."""
         return msgspec.json.decode(line, type=cls, dec_hook=lambda kind, value: kind(value))
 
 

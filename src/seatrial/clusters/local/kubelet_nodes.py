@@ -43,7 +43,7 @@ def document(settings: Mapping[str, Mapping[str, Scalar]], nodes: Iterable[Entry
 
 
 class KubeletNodes:
-    """Where the nodes of a trial come from if some have kubelets: those from the process, the others from KWOK."""
+    """Provides the nodes of a trial with kubelets: those from the process, the others from KWOK."""
 
     def __init__(self, session: Session, plane: LocalControlPlane) -> None:
         self._session, self._plane = session, plane
@@ -96,7 +96,7 @@ class KubeletNodes:
         await self._apply()
 
     def _explain(self, change: NodeChange, count: int) -> None:
-        """What the steps have broken is said in a diagnosis, for else it would be somebody's fault."""
+        """Adds injected faults to the diagnosis; otherwise it would blame a component."""
         if change.change in RUNTIME_CHANGES:
             what, wrong = f"the container runtimes of '{change.group}'", _words(change.trouble)
         else:

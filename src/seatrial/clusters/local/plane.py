@@ -111,25 +111,25 @@ class LocalControlPlane:
 
     @property
     def url(self) -> str:
-        """Of the API server."""
+        """The URL of the API server."""
         return self.plane.url
 
     @property
     def audit_log(self) -> Path | None:
-        """None if nothing is audited."""
+        """The audit log; None without auditing."""
         return self.layout.audit_log if self._options.audit else None
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the components that run."""
+        """Pids of the running components."""
         return self._supervisor.pids if self._supervisor else {}
 
     def kubeconfig(self, identity: str = USER.name) -> Path:
-        """To act as an identity."""
+        """The kubeconfig of an identity."""
         return self.layout.kubeconfig(identity)
 
     def port(self, component: str) -> int | None:
-        """Where a component serves /metrics and profiles (https, with a client certificate)."""
+        """The port of a component's /metrics and profiles (https, with a client certificate)."""
         return self._supervisor.port(component) if self._supervisor else None
 
     def client(self, identity: str = ADMIN.name, port: int = 0, connections: int = 1) -> Client:

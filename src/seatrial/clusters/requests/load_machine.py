@@ -27,7 +27,7 @@ MOST_OPEN = 4000  # connections of an open loop
 
 @dataclass(frozen=True, slots=True)
 class PhaseShare:
-    """What one machine sends of a phase, and as whom. `epoch` is the trial's, on the clock of that machine."""
+    """The part of a phase that one machine sends, and its identity. `epoch` is the trial's, on the clock of that machine."""
 
     phase: Requests
     templates: Sequence[RequestTemplate]
@@ -63,7 +63,7 @@ class LoadMachine:
         self._stopped = ""
 
     async def clock(self) -> int:
-        """Of this machine, for measuring how far it is from the caller's."""
+        """The clock of this machine, to measure its offset from the caller's."""
         return clock()
 
     async def prepare(self, packed: bytes) -> None:
@@ -88,7 +88,7 @@ class LoadMachine:
         return Sent(tally.count, wanted, sender.first, sender.last, sender.progress)
 
     async def progress(self, phase: str) -> tuple[PhaseProgress, str]:
-        """What a phase has done so far, and why nothing more can be sent; empty if that is not so."""
+        """The phase's progress, and why it cannot send more; empty if it can."""
         return self._senders[phase].progress, self._stopped
 
     async def records(self, phase: str) -> dict[str, bytes]:
@@ -113,7 +113,7 @@ class LoadMachine:
         await self._workloads[phase].send(begin, end)
 
     async def submitted(self, phase: str) -> Submitted:
-        """What was submitted since the last call."""
+        """Submissions since the last call."""
         return self._workloads[phase].news()
 
     async def end_workloads(self, phase: str) -> Submitted:

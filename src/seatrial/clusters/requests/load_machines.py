@@ -157,7 +157,7 @@ class LoadMachines:
             sender.offset = sender.offset.drifted(_measured(ray, sender.actor))
 
     def _tally(self, phase: Requests, senders: Sequence[LoadSender], sent: Sequence[Sent]) -> Tally:
-        """One for all machines, and a row for each."""
+        """One tally for all machines, and a row for each."""
         every = sum(one.progress.requests for one in sent)
         for sender, one in zip(senders, sent, strict=True):
             gaps, took = max(one.items - 1, 0), one.last - one.first
@@ -231,7 +231,7 @@ async def of_all(senders: Sequence[LoadSender], asked: Iterable[Awaitable[Any]])
 
 
 async def answer_of(sender: LoadSender, reference: Awaitable[Any]) -> Any:
-    """Of one machine; its errors name it."""
+    """The answer of one machine; its errors name it."""
     errors = imported_ray().exceptions
     try:
         return await reference

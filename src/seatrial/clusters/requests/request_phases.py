@@ -33,7 +33,7 @@ Acting = Callable[[Requester, int], Awaitable[Client]]  # a new client of an ide
 
 
 def load_namespaces(trial: Trial, namespace: str) -> list[str]:
-    """Those that the scenario asks for (`namespaces: N`), or the trial's own."""
+    """The namespaces that the scenario defines (`namespaces: N`), or the trial's own."""
     return [f"{namespace}-{n}" for n in range(trial.namespaces)] or [namespace]
 
 

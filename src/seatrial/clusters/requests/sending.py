@@ -44,7 +44,7 @@ class _PhaseOver(Exception):
 
 @dataclass(slots=True)
 class PhaseProgress:
-    """What a phase has done so far. `said` counts the server's messages for requests it refused for good."""
+    """The progress of a phase. `said` counts the server's messages for requests it refused for good."""
 
     requests: int = 0  # attempts
     done: int = 0  # successful requests

@@ -104,7 +104,7 @@ class WorkloadSender:
         self._news.attempts += 1
 
     def news(self) -> Submitted:
-        """What was done since the last call."""
+        """Submissions since the last call."""
         news, self._news = self._news, Submitted(attempts=self._news.attempts)
         return news
 

@@ -57,7 +57,7 @@ class ClusterState:
 
 
 def read_state(layout: Layout) -> ClusterState | None:
-    """None if the directory has no state that can be read."""
+    """The state; None if the directory has no readable one."""
     try:
         return msgspec.json.decode(layout.state.read_bytes(), type=ClusterState)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -156,7 +156,7 @@ def layouts() -> list[Layout]:
 
 
 def end_processes(state: ClusterState) -> None:
-    """In reverse order of their start, with a short grace period: their owner is dead."""
+    """Ends processes in reverse order of their start, with a short grace period: their owner is dead."""
     for process in reversed(list(state.processes.values())):
         end(process, grace_s=2.0)
 

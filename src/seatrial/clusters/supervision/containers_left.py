@@ -30,13 +30,13 @@ _MNT_DETACH = 2
 
 @dataclass(frozen=True, slots=True)
 class ContainersPlace:
-    """Where a cluster's containers are."""
+    """The places of a cluster's containers."""
 
     directory: Path
 
     @property
     def name(self) -> str:
-        """Of its cgroup and of the directory of its sockets."""
+        """The name of its cgroup and of the directory of its sockets."""
         return "seatrial-" + hashlib.sha256(str(self.directory).encode()).hexdigest()[:12]
 
     @property
@@ -46,7 +46,7 @@ class ContainersPlace:
 
     @property
     def socket(self) -> Path:
-        """Of containerd."""
+        """The socket of containerd."""
         return self.sockets / "containerd.sock"
 
     @property
@@ -113,7 +113,7 @@ def _mount_table() -> Iterator[tuple[Path, str]]:
 
 
 def _cgroups(place: ContainersPlace) -> list[Path]:
-    """In every hierarchy, those below before those above."""
+    """Its cgroups in every hierarchy, children before parents."""
     roots = [point / place.name for point, kind in _mount_table() if kind in ("cgroup", "cgroup2")]
     return [Path(found) for root in dict.fromkeys(roots) for found, _, _ in os.walk(root, topdown=False)]
 

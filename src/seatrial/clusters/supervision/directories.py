@@ -16,12 +16,12 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?")
 
 
 def cache_root() -> Path:
-    """For what can be built again: programs, a Go tool chain."""
+    """The cache of rebuildable files: programs, a Go tool chain."""
     return _base("XDG_CACHE_HOME", ".cache") / "seatrial"
 
 
 def clusters_root() -> Path:
-    """For what runs now: a directory per cluster."""
+    """Running clusters: a directory per cluster."""
     return _base("XDG_STATE_HOME", ".local/state") / "seatrial" / "clusters"
 
 
@@ -79,7 +79,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class Layout:
-    """What is where in a cluster's directory. Programs run in it, so their arguments name files without a path."""
+    """The files in a cluster's directory. Programs run in it, so their arguments name files without a path."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.name = directory, directory.name
@@ -102,5 +102,5 @@ class Layout:
         return self.pki / f"{identity}.key"
 
     def kubeconfig(self, identity: str = USER) -> Path:
-        """To act as an identity."""
+        """The kubeconfig of an identity."""
         return self.directory / "kubeconfig" / f"{identity}.yaml"

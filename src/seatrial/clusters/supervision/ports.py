@@ -43,7 +43,7 @@ class Ports:
 
 
 def _refuse_if_taken(port: int) -> None:
-    """Without sharing, so that a program of ours that outlived its cluster is noticed as well."""
+    """Binds without sharing, to detect one of our programs that outlived its cluster."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT are no obstacle
         try:

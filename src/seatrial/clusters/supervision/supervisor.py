@@ -95,12 +95,12 @@ class Supervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the components that run."""
+        """Pids of the running components."""
         return {name: running.spawned.id.pid for name, running in self._running.items()}
 
     @property
     def processes(self) -> dict[str, ProcessId]:
-        """Of the components that run, each with its start time."""
+        """Running components, each with its start time."""
         return {name: running.spawned.id for name, running in self._running.items()}
 
     def port(self, component: str) -> int | None:
@@ -167,7 +167,7 @@ class Supervisor:
         raise self._explain(component, f"ended with status {running.spawned.popen.returncode} while it was started")
 
     def _explain(self, component: Component, what: str) -> SetupProblem:
-        """With the end of its log, which `down` removes."""
+        """The message with the end of the component's log, which `down` removes."""
         words = last_words(self._log_of(component.name))
         remedy = (
             "Its last words are above; wrong flags or settings, or a machine under much load, are the usual reasons."
