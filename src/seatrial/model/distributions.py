@@ -39,7 +39,7 @@ class Distribution:
         return np.clip(grains, lowest, highest).astype(np.int64) * self.grain
 
     def described(self) -> dict[str, Any]:
-        """For trial.json."""
+        """The distribution as in trial.json."""
         raise NotImplementedError
 
     def _numbers(self, generator: np.random.Generator, count: int) -> Numbers:

@@ -1,4 +1,4 @@
-"""Why a trial's figures are not to be trusted, and which of them.
+"""Reasons against a trial's figures, and the kinds of figures that each affects.
 
 A client that was 3 ms late spoils latencies and leaves counts as they are. A trial that only said "invalid" would lose both, so
 every reason names the kinds of figures that it touches.
@@ -23,7 +23,7 @@ class Doubt:
 
     @property
     def effect(self) -> str:
-        """Which figures it affects and which not, in words; empty if it affects all."""
+        """The affected and unaffected figures, in words; empty if it affects all."""
         left = " and ".join(kind for kind in KINDS if kind not in self.touches)
         if not left:
             return ""

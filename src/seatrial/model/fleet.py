@@ -23,7 +23,7 @@ NEVER, ANY, LOWER, LOWER_OR_NEWER = "never", "any", "lower-priority", "lower-or-
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """One kind of nodes that quotas are of: those of a node group; all nodes if `nodes` is empty."""
+    """One kind of nodes with its own quotas: those of a node group; all nodes if `nodes` is empty."""
 
     name: str
     nodes: str = ""
@@ -31,7 +31,7 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuota:
-    """What a queue or a cohort has of one flavor.
+    """The quota of a queue or a cohort in one flavor.
 
     `borrow`, `lend`: resource → how much at most beyond the nominal quota, or of it; a resource that is not named has no limit.
     """
@@ -66,7 +66,7 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Who may evict whom. Kueue's defaults: nobody."""
+    """The rules of preemption. Kueue's defaults: nobody."""
 
     within_queue: str = NEVER  # never, lower-priority, lower-or-newer-equal-priority
     reclaim: str = NEVER  # of what others of the cohort borrowed: never, lower-priority, any
@@ -77,7 +77,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Who shares the nodes, and by which rules. Without queues, everybody is in one that has all nodes."""
+    """The queues that share the nodes, and their rules. Without queues there is one, with all nodes."""
 
     queues: tuple[Queue, ...] = ()
     cohorts: tuple[Cohort, ...] = ()

@@ -74,7 +74,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class PresenceSigns:
-    """What shows that a stack is installed in a cluster: its CRD, one of its Deployments, a served version of its API group.
+    """Signs that a stack is installed in a cluster: its CRD, one of its Deployments, a served version of its API group.
 
     A sign that is empty is not looked for. The version tells MCAD from the AppWrapper operator: both own the kind AppWrapper.
     """
@@ -115,7 +115,7 @@ class RealSide(Protocol):
         first workload, and again with the new capacity whenever nodes come or go."""
 
     def namespace(self, queue: str, own: str) -> str:
-        """Where the workloads of a queue of the fleet go: a namespace of its own, or the trial's (`own`)."""
+        """The namespace for workloads of a queue of the fleet: one of its own, or the trial's (`own`)."""
 
     def for_setup(self, setup: Setup) -> RealSide:
         """The side that renders workloads of this set-up: itself, unless settings or queues are part of a workload's objects."""
@@ -148,16 +148,16 @@ class Stack(Protocol):
     model_verified: bool  # its model was compared with the real stack; a class says so itself and does not inherit it
 
     def refuses(self, trial: Trial) -> str | None:
-        """Why the stack cannot run this trial (which part of the scenario it cannot honour), or None."""
+        """Why the stack cannot run this trial (the part of the scenario that it cannot honour), or None."""
 
     def findings(self, trial: Trial) -> Sequence[str]:
-        """What the stack does otherwise than the scenario may suggest, said before the run."""
+        """The stack's deviations from what the scenario may suggest, reported before the run."""
 
     def releases(self, settings: Settings) -> Sequence[int]:
         """Timeouts (ns) of the stack that release held nodes or quota; none: held resources stay held."""
 
     def releases_of(self, trial: Trial) -> Sequence[int]:
-        """Those of them that can free anything in this trial."""
+        """The timeouts among them that can free anything in this trial."""
 
     def quota(self, settings: Settings, capacity: Amounts) -> Amounts | None:
         """The most that its queue admits at the same time on nodes of this total capacity; None: no limit."""
@@ -226,7 +226,7 @@ class Cluster(Protocol):
         """Whether no event is pending; only a simulator can know."""
 
     def target(self) -> dict[str, Any]:
-        """Where its objects can be found and removed, for trial.json; empty if they are removed with the trial."""
+        """For trial.json: the location of its objects; empty if they are removed with the trial."""
 
     def node_spans(self) -> list[dict[str, Any]]:
         """Nodes and the times they existed, for trial.json."""
@@ -238,7 +238,7 @@ class Cluster(Protocol):
         """Self-measurements, with `reasons` against trusting the figures."""
 
     def sources(self) -> list[dict[str, Any]]:
-        """Where its times come from, and their errors."""
+        """The sources of its times, and their errors."""
 
     async def down(self) -> None:
         """Removes what the trial created."""

@@ -101,7 +101,7 @@ class Lateness(NamedTuple):
 
 
 def lateness(due: Times, sent: Sequence[int]) -> Lateness:
-    """Of times from the start of the phase. Percentiles are by nearest rank, and count every item of a burst: a trace's job that
+    """Lateness: times from due to sent. Percentiles are by nearest rank, and count every item of a burst: a trace's job that
     was due together with others was late, too, if it was sent after them."""
     late = np.asarray(sent, dtype=np.int64) - due
     p50, p99 = np.quantile(late, (0.5, 0.99), method="inverted_cdf")

@@ -70,7 +70,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PlayedRuntime:
-    """What the container runtime of a played node takes, if the scenario says so for a node group."""
+    """Times of the container runtime of a played node, if the scenario sets them for a node group."""
 
     sandbox: Span = Span()  # of a pod, with its network
     start: Span = Span()  # of a container

@@ -1,4 +1,4 @@
-"""What a Job or a pod says of its workload: whose it is, where it belongs, what it asks for. It becomes a line of a recording."""
+"""Describes the workload of a Job or a pod: owner, place, requests. It becomes a line of a recording."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ def disruption(pod: Pod) -> Condition | None:
 
 
 def eviction_reason(why: Condition) -> str:
-    """In the words of model.fleet.REASONS."""
+    """The reason, in the words of model.fleet.REASONS."""
     return _REASONS.get(why.reason, OTHER)
 
 
 class Displacements:
-    """Who is nominated to which node, and how many pods of evicted workloads have no node."""
+    """Nominations by node, and the number of evicted pods without a node."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -94,7 +94,7 @@ class Displacements:
         return True
 
     def told(self, why: Condition, victim: Pod) -> tuple[str, str]:
-        """Why the victim is evicted, and the workload that gets its place, if that is known."""
+        """The reason of an eviction and its preemptor, if known."""
         reason, by = self.read(why) or (eviction_reason(why), "")
         return reason, by or (self.preemptor(victim) if reason == PREEMPTED else "")
 

@@ -75,7 +75,7 @@ def _key(key: str, names: NameHider) -> str:
 
 
 def _amounts(node: Node, names: NameHider) -> dict[str, int]:
-    """What pods can have of a node; a resource that it does not have is left out."""
+    """Allocatable resources of a node; missing ones are left out."""
     found = {}
     for resource, text in (node.status.allocatable or node.status.capacity).items():
         try:

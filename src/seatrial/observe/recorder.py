@@ -30,7 +30,7 @@ RECORDED = ((JOBS, RecordedJob), (PODS, RecordedPod))
 
 @dataclass(frozen=True, slots=True)
 class RecordingProgress:
-    """What was seen so far, also by the processes before."""
+    """Counts of the recording so far, including earlier processes."""
 
     seconds: float  # since the recording began
     workloads: int
@@ -65,7 +65,7 @@ class Recorder:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know at the end."""
+        """Notes for the user at the end."""
         return self._beats.notes
 
     @property

@@ -1,4 +1,4 @@
-"""Who takes whose place again and again: rounds of evictions, counted as they happen.
+"""Workloads that evict each other again and again: rounds of evictions, counted as they happen.
 
 A round is a workload that has its place and loses it to another. Until it has its place again, further evictions belong to the same
 round: kube-scheduler preempts pod by pod. Only evictions for somebody else count; a timeout or a lost node is no turn.

@@ -1,4 +1,4 @@
-"""From the lines of a recording to a trace: a job per workload, whatever was seen twice, late, or in several processes.
+"""Turns the lines of a recording into a trace: a job per workload, whatever was seen twice, late, or in several processes.
 
 A workload is what owns Jobs and pods: the Job, or the JobSet, PyTorchJob and so on that controls them. What belongs to a Job or
 pod that is itself controlled (executors of Spark, by their driver) belongs to its owner. All of it is a pure function of the
@@ -107,7 +107,7 @@ def _workloads(objects: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last(kind: pl.Expr) -> pl.Expr:
-    """Without those that others came after: an operator that starts a workload again replaces what has failed."""
+    """The last ones, without those that were replaced: an operator that starts a workload again replaces what has failed."""
     last = pl.max_horizontal("end", "at_ns") >= pl.col("at_ns").filter(kind).max()
     return kind & (pl.col("end").is_null() | last)
 

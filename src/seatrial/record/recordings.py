@@ -109,7 +109,7 @@ def begin(directory: Path, about: RecordingFile) -> None:
 
 
 def about(directory: Path) -> RecordingFile | None:
-    """What recording.json says; None if the directory holds no recording."""
+    """The content of recording.json; None if the directory holds no recording."""
     path = directory / RECORDING
     try:
         found = msgspec.json.decode(path.read_bytes(), type=RecordingFile)

@@ -116,8 +116,8 @@ class Done:
 
 
 def take_up(directory: Path, retry_refused: bool = False) -> Done:
-    """What is done so far. Removes a torn last line, and with `retry_refused` the lines of refused workloads, so that the file can
-    be appended to."""
+    """Takes over what earlier processes did. Removes a torn last line, and with `retry_refused` the lines of refused workloads, so
+    that the file can be appended to."""
     path = directory / SUBMITTED
     data = path.read_bytes() if path.exists() else b""
     lines = data.splitlines(keepends=True)

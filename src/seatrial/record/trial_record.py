@@ -108,7 +108,7 @@ class TrialRecord:
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Why figures are not to be trusted, and which."""
+        """Reasons against the figures, and the affected kinds."""
         if self.valid:
             return ()
         validity = self.document.get("validity") or {}

@@ -55,7 +55,7 @@ def _answer(group: Group, name: str, trials: Mapping[str, TrialRecord]) -> Answe
 
 
 def amount(name: str, spread: Spread) -> str:
-    """With its unit, and its deviation if there are repeats."""
+    """The value with its unit, and its deviation if there are repeats."""
     figure = find(name)
     if figure.kind == RATIO:
         return f"{spread.mean:.1%}"

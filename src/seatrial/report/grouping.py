@@ -46,7 +46,7 @@ class Group:
 
     @property
     def evidence(self) -> str:
-        """What its figures are of (`TrialRecord.evidence`)."""
+        """The evidence of its figures (`TrialRecord.evidence`)."""
         return str(self.rows[0]["evidence"])
 
     @property

@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass
 class Plotted:
-    """What `seatrial plot` wrote, and its messages."""
+    """The files of `seatrial plot`, and its messages."""
 
     files: list[Path]
     errors: pl.DataFrame  # trial, workload, reason

@@ -97,7 +97,7 @@ class Progress(LiveView):
         super().__init__(self._console)
 
     def keep(self, trials: int) -> None:
-        """So many trials are not run again."""
+        """Counts trials that are not run again."""
         self._kept, self._trials = trials, self._trials - trials
         self._say(f"{trials} of {trials + self._trials} trials have ended before and are not run again", "")
 

@@ -147,7 +147,7 @@ def _x(question: Question, place: int) -> float:
 
 
 def _floor(values: Sequence[float], limit: float | None) -> float:
-    """Where a logarithmic axis begins; 0 for a linear one."""
+    """The beginning of a logarithmic axis; 0 for a linear one."""
     positive = [value for value in values if value > 0]
     if not positive or max(positive) / min(positive) < LOG_FROM or min(values) < 0:
         return min(0.0, *values)

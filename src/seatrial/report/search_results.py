@@ -1,4 +1,4 @@
-"""What a search found, on the terminal: of one variable an answer for each case, of two a front."""
+"""Results of a search on the terminal: an answer for each case, or a front for two variables."""
 
 from __future__ import annotations
 

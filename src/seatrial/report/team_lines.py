@@ -88,7 +88,7 @@ def shown_figures(lines: Sequence[TeamLine]) -> list[str]:
 
 
 def heading(name: str) -> str:
-    """Of a figure in the tables of teams, on two lines."""
+    """The heading of a figure in the tables of teams, on two lines."""
     return _HEADINGS[name]
 
 

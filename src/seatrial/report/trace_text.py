@@ -33,12 +33,12 @@ def amount(resource: str, value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Of a trace: days from two days on."""
+    """A time of a trace: days from two days on."""
     return f"{seconds / 86400:,.1f} days" if seconds >= 2 * 86400 else lasting(seconds)
 
 
 def heading(of: Inspection) -> list[str]:
-    """What the file is, how much is in it, and when it begins."""
+    """The format, size and beginning of the file."""
     trace, arrivals = of.trace, of.arrivals
     pods = int(arrivals.pods.sum())
     lines = [
@@ -103,7 +103,7 @@ def week_lines(of: Inspection) -> list[str]:
 
 
 def demand_lines(of: Inspection) -> list[str]:
-    """What the jobs would need if none waited, and what the fleet has of it."""
+    """The demand of the jobs if none waited, beside the fleet's capacity."""
     lines = []
     for one in of.demands:
         text = f"{amount(one.resource, one.mean)} on average, {amount(one.resource, one.peak)} at most"

@@ -74,7 +74,7 @@ class LognormalFields(Fields):
 
 
 class ExponentialFields(Fields):
-    """Without memory."""
+    """An exponential distribution: without memory."""
 
     mean: Measure = Field(description="The average.")
     most: Measure | None = Field(None, description="Larger values become this one.")

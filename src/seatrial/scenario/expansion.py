@@ -223,7 +223,7 @@ class _FilledScenario:
         return trial, [*mistakes, *self.fleet.check_nodes(setup.name, (*known, *trial.node_groups()))]
 
     def setups(self) -> list[Setup]:
-        """Those of the scenario, or one called after each stack that it lists."""
+        """The scenario's set-ups, or one named after each stack that it lists."""
         fields = self.fields
         if fields.setups is not None:
             return [self._own_setup(name, setup) for name, setup in fields.setups.items()]

@@ -105,7 +105,7 @@ def limit(value: Any) -> Any:
 
 
 def weight(value: Any) -> float:
-    """Of a share. 0 would be a share of nothing."""
+    """Checks a weight of a share."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong(f"{shown(value)} is not a weight", "write a number above 0, like 1 or 2.5")
     if not 0 < value <= LARGEST_WEIGHT:
@@ -174,7 +174,7 @@ def _without(written: Mapping[str, Any], partner: str, word: str, *keys: str) ->
 
 
 class FlavorFields(Fields):
-    """One kind of nodes that quotas are of."""
+    """One kind of nodes with its own quotas."""
 
     nodes: Annotated[Text, one_of("node group")] = Field(description="The node group of this flavor.")
 
@@ -228,7 +228,7 @@ class CohortFields(Fields):
 
 
 class PreemptionFields(Fields):
-    """Who may evict whom."""
+    """Rules of preemption."""
 
     within_queue: Annotated[str, choice("rule", (NEVER, LOWER, LOWER_OR_NEWER))] = Field(
         NEVER,

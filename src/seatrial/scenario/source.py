@@ -27,7 +27,7 @@ class Source:
     mistakes: tuple[Mistake, ...] = ()
 
     def place(self, path: KeyPath, *, key: bool = False) -> Place:
-        """Of the value at `path` (or its key), or of what encloses it; (0, 0) if unknown."""
+        """Line and column of the value at `path` (or its key), or of its parent; (0, 0) if unknown."""
         if key and path in self.keys:
             return self.keys[path]
         for end in range(len(path), -1, -1):

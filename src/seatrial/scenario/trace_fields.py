@@ -144,7 +144,7 @@ _NUMBERS = WithJsonSchema({"type": "object", "additionalProperties": {"type": "i
 
 
 class QueueMapFields(Fields):
-    """Which jobs go to which queue."""
+    """The mapping of jobs to queues."""
 
     by: By = Field("queue", description="Column of the trace: queue, partition, user, group or class.")
     to: Annotated[Any, BeforeValidator(queue_targets), _TEXTS] = Field(
@@ -153,7 +153,7 @@ class QueueMapFields(Fields):
 
 
 class PriorityMapFields(Fields):
-    """Which jobs have which priority."""
+    """The mapping of jobs to priorities."""
 
     by: By = Field("class", description="Column of the trace: queue, partition, user, group or class.")
     to: Annotated[Any, BeforeValidator(priority_targets), _NUMBERS] = Field(
@@ -162,7 +162,7 @@ class PriorityMapFields(Fields):
 
 
 class NameMapFields(Fields):
-    """What the names of a trace become."""
+    """The mapping of a trace's names."""
 
     queue: QueueMapFields | None = Field(
         None, description="Which jobs go to which queue: {by: partition, to: {long: red}}."
@@ -198,7 +198,7 @@ class ScaleFields(Fields):
 
 
 class UnknownFields(Fields):
-    """What a field that the trace does not know becomes."""
+    """Values for fields that the trace does not know."""
 
     duration: Duration | None = Field(None, description="Of jobs of unknown duration; not given: they are left out.")
     size: Count | None = Field(None, description="Processors of jobs of unknown size; not given: they are left out.")
@@ -239,7 +239,7 @@ class TraceFields(Fields):
 
     @classmethod
     def of_traces(cls, written: Mapping[str, Any]) -> list[FieldMistake]:
-        """What does not go together with a trace, or without one."""
+        """Rejects fields that contradict a trace, or need one."""
         options = [field.alias or name for name, field in TraceFields.model_fields.items() if name != "trace"]
         if "trace" not in written:
             return alone(written, **dict.fromkeys(options, "trace"))

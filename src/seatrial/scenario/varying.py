@@ -50,7 +50,8 @@ def param_names(ranges: Sequence[ValueRange]) -> tuple[str, ...]:
 
 
 def locate(data: Any, path: str) -> KeyPath:
-    """Where in a document a path of `--vary` leads. An optional key that is not written is placed where it would stand."""
+    """The place in a document to which a path of `--vary` leads. An optional key that is not written is placed where it would
+    stand."""
     root = path.partition(".")[0]
     if root in FIXED:
         raise UsageProblem(
@@ -97,7 +98,7 @@ def _locate(data: Any, rest: str, at: KeyPath, path: str) -> KeyPath:
 
 
 def _children(value: Any, at: KeyPath) -> Iterator[tuple[str, KeyPath]]:
-    """What a path may go on with: keys, and names and numbers of entries of lists."""
+    """Possible next parts of a path: keys, and names and numbers of entries of lists."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield str(key), (*at, key)

@@ -112,7 +112,7 @@ def _yaml_remedy(text: str, place: Place) -> str:
 
 
 class _Reader:
-    """Events to nodes."""
+    """Turns events into nodes."""
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
@@ -194,7 +194,7 @@ def _place_of(event: Any) -> Place:
 
 
 class _Flattening:
-    """From nodes to plain data and places, with aliases expanded."""
+    """Turns nodes into plain data and places, with aliases expanded."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""Where a workload goes on after an eviction: at its last checkpoint, or at the start if it makes none.
+"""The progress at which a workload continues after an eviction: its last checkpoint, or 0 without checkpoints.
 
 A gang's progress is that of its application, which runs while all its pods do. The pods of other workloads are on their own: the
 replacement of a lost pod takes over the progress of the one that was lost first.

@@ -120,7 +120,7 @@ class Objects:
         self._of_kind: Counter[tuple[str, int]] = Counter()  # resource, namespace; −1: in all
 
     def row_for(self, phase: Requests, manifest: Mapping[str, Any]) -> Row | None:
-        """Where the objects stand that this phase asks for, if a create phase makes them."""
+        """The row of the objects that this phase asks for, if a create phase makes them."""
         sources = [phase.of or phase.name] if (phase.of or phase.name) in self._created else list(self._created)
         name = (manifest.get("metadata") or {}).get("name")
         for source in sources:

@@ -233,7 +233,7 @@ class Seats:
 
 
 def _work(seat_ns: float) -> int:
-    """In units, rounded half away from zero, as Go does."""
+    """The work in units, rounded half away from zero, as in Go."""
     return int(seat_ns / UNIT + 0.5) if seat_ns >= 0 else -int(0.5 - seat_ns / UNIT)
 
 

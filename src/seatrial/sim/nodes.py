@@ -1,4 +1,4 @@
-"""What stands on which node, and which node a pod may go to.
+"""The pods on every node, and the nodes that a pod may go to.
 
 Pods of one shape see the nodes alike, so feasibility and score are kept per shape in one array and only nodes that changed
 are looked at again. A choice among 1,000 nodes takes about 6 µs this way; filtering and scoring all of them for each pod took
@@ -126,7 +126,7 @@ class Nodes:
         self._relaid(node)
 
     def cordon(self, node: int) -> None:
-        """Only pods that tolerate it go there from now on."""
+        """Cordons the node: only pods that tolerate that go there from now on."""
         self._cordoned.add(node)
         self._relaid(node)
 
@@ -256,7 +256,7 @@ class Nodes:
         return window
 
     def has_room(self, node: int, shape: PodShape) -> bool:
-        """What the pod asks for is free there, whatever labels and taints say."""
+        """Whether the requests of the pod are free there, without labels and taints."""
         return all(free[node] >= amount for free, amount in self._view(shape).needs)
 
     def room(self, resource: str) -> int:

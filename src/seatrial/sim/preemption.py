@@ -42,7 +42,7 @@ _Rank = tuple[int, int, int, int]  # of a candidate: the smallest wins
 
 
 class PreemptionPlan(NamedTuple):
-    """What preemption found for a pod: a node and its victims, or why there is none."""
+    """The result of preemption for a pod: a node and its victims, or why there is none."""
 
     node: int  # −1: none
     victims: tuple[int, ...]
@@ -52,7 +52,7 @@ class PreemptionPlan(NamedTuple):
 
 
 class VictimSearch:
-    """Who would have to go for a pod, by what is on the nodes now. Pods on nodes are counted from the first search on."""
+    """Searches the victims of a preemption among the pods on the nodes. Pods on nodes are counted from the first search on."""
 
     def __init__(self, kernel: Kernel, nodes: Nodes, pods: Pods, random: Random) -> None:
         self._kernel, self._nodes, self._pods, self._random = kernel, nodes, pods, random
@@ -171,7 +171,7 @@ class VictimSearch:
         return rank, tuple(victims)
 
     def _without(self, pod: int, shape: PodShape, node: int, lower: list[int]) -> list[int]:
-        """Those of `lower`, the most important first, that must go for the pod to fit; none if it does not fit without all."""
+        """The pods of `lower`, the most important first, that must go for the pod to fit; none if it does not fit without all."""
         left = self._nodes.left(node, shape, pod)
         requests = [self._pods.shape[one].requests for one in lower]
         free = [free + sum(_of(asked, name) for asked in requests) for name, free, _ in left]

@@ -31,7 +31,7 @@ _Usage = dict[str, int]
 
 
 class _Quota:
-    """One queue's: its limits, what its status says is used, what its pods use."""
+    """The quota of one queue: limits, usage in its status, and usage of its pods."""
 
     __slots__ = ("conflicts", "dirty", "limits", "queued", "real", "used", "version")
 
@@ -66,7 +66,7 @@ class ResourceQuotas:
         self._idle = WORKERS
 
     def used(self, queue: str) -> Mapping[str, int]:
-        """What the status of the queue's quota says is used."""
+        """The usage in the status of the queue's quota."""
         return self._quotas[queue].used
 
     def admits(self, number: int) -> bool:

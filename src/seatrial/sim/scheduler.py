@@ -48,7 +48,7 @@ _Ending = tuple[int, int, str, SchedulerPlugin | None, PreemptionPlan | None]
 
 
 class Around(NamedTuple):
-    """What a scheduler works with."""
+    """The environment of a scheduler."""
 
     kernel: Kernel
     api: ApiServer

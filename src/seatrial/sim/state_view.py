@@ -1,4 +1,4 @@
-"""Who holds what and who waits in the simulated cluster: what diagnoses and snapshots read."""
+"""The state of the simulated cluster for diagnoses and snapshots: holders and waiters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StateView:
         self._states.pop(number, None)
 
     def state(self) -> State:
-        """Who holds what and who waits, at this moment."""
+        """Holders and waiters at this moment."""
         nodes = tuple(self._node_state(node) for node in range(len(self._nodes)))
         workloads = tuple(self._workload_state(number) for number, over in enumerate(self._over) if not over)
         return State(self._kernel.now, nodes, workloads, queued=ADMITTED.name in self._ledger.number)

@@ -177,7 +177,7 @@ class Sim:
             call()
 
     def unready(self, node: int) -> None:
-        """It takes no pod any more, and those it has are evicted unless it is back in time."""
+        """Makes the node NotReady: it takes no pods, and its pods are evicted unless it is back in time."""
         self.nodes.close(node)
         self._unready[node] = self.kernel.now
         self.kernel.at(self.kernel.now + EVICTED_AFTER, self._evict, (node, self.kernel.now))
@@ -248,7 +248,7 @@ class Sim:
                 self._is_over(number)
 
     def capacity(self) -> dict[str, int]:
-        """What the nodes that are there have in all."""
+        """The total of the existing nodes."""
         nodes = self.nodes
         return {name: sum(nodes.capacity[column][node] for node in range(len(nodes)) if nodes.is_open(node))
                 for column, name in enumerate(nodes.resources)}  # fmt: skip

@@ -22,7 +22,7 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """Of all stacks, loadable or not."""
+    """Names of all stacks, loadable or not."""
     return list(_entries())
 
 
@@ -72,12 +72,12 @@ def stages_of(name: str) -> list[str]:
 
 
 def signs() -> dict[str, PresenceSigns | None]:
-    """What shows that a cluster has each stack, for `doctor`; None: nothing has to be installed."""
+    """Signs of each stack in a cluster, for `doctor`; None: nothing has to be installed."""
     return {name: stack.real.signs for name, stack in sorted(loadable().items())}
 
 
 def permissions() -> dict[str, Sequence[Permission]]:
-    """What our user must be allowed to do for each stack with shipped settings, for `doctor`."""
+    """Permissions that our user needs for each stack with shipped settings, for `doctor`."""
     return {
         name: stack.real.permissions(Setup(name, name, (), settings=resolve(stack.settings, "as shipped", {})))
         for name, stack in loadable().items()

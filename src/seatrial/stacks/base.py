@@ -1,4 +1,4 @@
-"""What a stack is unless it says otherwise: plain Kubernetes. Every stack, ours or a foreign package's, derives from this."""
+"""Defaults of a stack: plain Kubernetes. Every stack, ours or a foreign package's, derives from this."""
 
 from __future__ import annotations
 

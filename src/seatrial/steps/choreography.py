@@ -115,7 +115,7 @@ class _TrialRun:
         self._waits: dict[asyncio.Future[str], bool] = {}  # waits → whether they continue after a clog
 
     def stalls(self) -> list[Stall]:
-        """Those that did not end the trial."""
+        """Stalls that did not end the trial."""
         self._watchman.leave()
         return self._watchman.stalls
 

@@ -1,4 +1,4 @@
-"""Which trials can run on the chosen cluster: missing files, stages and nodes, and whether a load fits into memory."""
+"""Decides which trials can run on the chosen cluster: missing files, stages and nodes, and whether a load fits into memory."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ HINDRANCES = (
 
 
 def all_findings(trial: Trial) -> list[str]:
-    """What is worth knowing before the run: of the scenario, of the stack, of this machine's memory."""
+    """Findings before the run: on the scenario, on the stack, on this machine's memory."""
     from seatrial.scenario.findings import findings_of
 
     return [*findings_of(trial), *stacks.find(trial.setup.stack).findings(trial), *memory_findings(trial)]

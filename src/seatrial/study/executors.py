@@ -1,4 +1,4 @@
-"""Where trials run: in this process, or in a pool of processes on all cores. Both leave the same bytes.
+"""Executors run trials: in this process, or in a pool of processes on all cores. Both leave the same bytes.
 
 The seam is `Executor`: descriptions of trials go in, a directory of each comes out, and its `Outcome`. Trials do not know each
 other, so another executor can run them on other machines. It is a class here and a line in `executor_for`.

@@ -35,7 +35,7 @@ _Key = tuple[str, tuple[tuple[str, str], ...], int]  # set-up, params and repeat
 
 @dataclass(frozen=True)
 class Searched:
-    """What is searched: the question, the study's scenario and options, and how a value becomes trials."""
+    """The task of a search: the question, the study's scenario and options, and how a value becomes trials."""
 
     question: Question
     name: str
@@ -61,7 +61,7 @@ class FindResult:
 
     @property
     def exit_status(self) -> int:
-        """Of the command."""
+        """The exit status of the command."""
         if self.interrupted:
             return 130
         if not all(outcome.set_up for outcome in self.outcomes):
@@ -134,7 +134,7 @@ class _RunningSearch:
         return Case.of(trial.setup.name, trial.params, self.searched.question.name)
 
     def take_over(self) -> None:
-        """What the earlier run left: refused if it was another search, without trials that did not end."""
+        """Takes over an earlier run: refused if it was another search, without unfinished trials."""
         earlier = resuming.begun_study(self.out)
         now = {**self._study, "trials": earlier.get("trials")}
         resuming.refuse_differences(self.out, earlier, now, self._first)
@@ -200,7 +200,7 @@ class _RunningSearch:
         return question.across_value(question.across_places[dict(case.params)[question.names[0]]])
 
     def _add(self, searches: Searches, trials: Sequence[Trial], outcomes: Sequence[Outcome]) -> None:
-        """What the trials of a round showed; one that was interrupted shows nothing."""
+        """Adds the evidence of a round; an interrupted trial has none."""
         of = {outcome.trial: outcome for outcome in outcomes}
         asked = searches.question.condition.asked
         for trial in trials:

@@ -31,7 +31,7 @@ _COLUMNS = ("name", "cpu", "memory", "gpus", "gpu-model")  # as a list of nodes 
 
 @dataclass(frozen=True, slots=True)
 class RecordedNodes:
-    """What was written."""
+    """The nodes that were written."""
 
     groups: tuple[NodeGroup, ...]
     notes: tuple[str, ...]
@@ -71,7 +71,7 @@ async def _listed(access: Access, selector: str) -> list[Node]:
 
 
 def _as_yaml(groups: Sequence[NodeGroup]) -> str:
-    """As the `nodes` of a scenario are written."""
+    """The groups, as the `nodes` of a scenario are written."""
     written: list[dict[str, Any]] = []
     for group in groups:
         amounts = {resource: format_quantity(amount, resource) for resource, amount in group.capacity.items()}

@@ -1,4 +1,4 @@
-"""What decides, beside the scenario, over the bytes of a trial: our code, the libraries that draw and write, files of the user's.
+"""The identity of the program that decides over the bytes of a trial: our code, numeric libraries, files of the user.
 
 `study.json` keeps it under `run`, so that `--resume` and readers can tell whether two trials come from the same program.
 """

@@ -114,7 +114,7 @@ class _Dispatch:
         self._run_packed: Any = ray.remote(run_packed)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """As they arrive; ends early once the user has interrupted."""
+        """Outcomes as they arrive; ends early once the user has interrupted."""
         while self._running or self._waiting:
             if interruption.wanted:
                 self._stop()

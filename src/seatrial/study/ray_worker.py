@@ -99,7 +99,7 @@ def run_packed(packed: bytes, expected: dict[str, str], board: Any) -> tuple[Out
 
 
 class _Link:
-    """To the board. A board that cannot be reached (its machine restarts it) costs progress, never the trial."""
+    """The link to the board. A board that cannot be reached (its machine restarts it) costs progress, never the trial."""
 
     def __init__(self, board: Any) -> None:
         self._board = board

@@ -36,7 +36,7 @@ BACK = 2 * SECOND  # a clock that is behind the last heartbeat by more was set b
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the recording is, and where its trace goes."""
+    """Paths of a recording and its trace."""
 
     directory: Path
     trace: Path
@@ -105,7 +105,7 @@ def _refuse_foreign(where: Places, wanted: RecordingFile) -> None:
 
 
 def fingerprint(access: Access) -> str:
-    """What tells one cluster from another: address and authority of its server, not readable from the hash."""
+    """A hash that identifies a cluster by address and authority of its server."""
     return hashlib.blake2b(access.server.encode() + b"\0" + access.authority, digest_size=16).hexdigest()
 
 
@@ -143,7 +143,7 @@ def salt_of(about: RecordingFile, fresh: bool) -> bytes:
 
 
 def last_beat(directory: Path) -> int:
-    """When it was last certain that nothing was missed, in ns since the recording's beginning; 0: never."""
+    """The last time at which certainly nothing was missed, in ns since the recording's beginning; 0: never."""
     spans = gaps.read(directory).spans
     return max((end for _, end in spans), default=0)
 

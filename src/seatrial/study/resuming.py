@@ -53,7 +53,7 @@ def begun_study(out: Path) -> dict[str, Any]:
 
 
 def resumed(out: Path, study: Mapping[str, Any], trials: Sequence[Trial]) -> Resumed:
-    """What is left of the study in `out`. `study`: the study.json that the same command would write now."""
+    """The rest of the study in `out`. `study`: the study.json that the same command would write now."""
     earlier = begun_study(out)
     if earlier.get("find"):
         raise UsageProblem(f"--resume {out}: the study is a search", f"seatrial find --resume {out}")
@@ -77,7 +77,7 @@ def refuse_differences(
 
 
 def differences(earlier: Mapping[str, Any], study: Mapping[str, Any], trials: Sequence[Trial]) -> list[str]:
-    """In words, what would make the rest of a study another one than its beginning."""
+    """Differences, in words, that would make the rest of a study another study than its beginning."""
     now = json.loads(msgspec.json.encode(study))
     found = [
         _changed(words, earlier.get(key), now.get(key))

@@ -1,4 +1,4 @@
-"""What `seatrial run` does once its trials are known: runs them, writes tables, pictures and the page, and judges the gates."""
+"""Runs planned trials for `seatrial run`, writes tables, pictures and the page, and judges the gates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StudyResult:
 
     @property
     def exit_status(self) -> int:
-        """Of the command."""
+        """The exit status of the command."""
         if self.interrupted:
             return 130
         if not all(outcome.set_up for outcome in self.outcomes):

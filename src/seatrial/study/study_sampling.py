@@ -37,7 +37,7 @@ Told = Callable[[str, SampleProgress], None]
 
 @dataclass
 class Sampled:
-    """Which trials were sampled, and notes on the others."""
+    """The sampled trials, and notes on the others."""
 
     trials: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -25,7 +25,7 @@ NAME = "submit"
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What study.json holds of a submission."""
+    """The submission in study.json."""
 
     out: Path
     study: str
@@ -52,12 +52,12 @@ class Submission:
 
     @property
     def directory(self) -> Path:
-        """Of its trial."""
+        """The directory of its trial."""
         return self.out / TRIALS / self.trial.name
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of everything it creates."""
+        """The labels of everything it creates."""
         return {STUDY_LABEL: self.study}
 
     def workload(self, index: int) -> Workload:
@@ -72,7 +72,7 @@ Blames = Callable[[str, int, str], SeatrialError | None]  # kind, code and words
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRequest:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     submit: Submit
     target: Target

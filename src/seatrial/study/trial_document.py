@@ -22,7 +22,7 @@ def stages_of(trial: Trial, stack: Stack) -> Sequence[Stage]:
 
 
 def description(trial: Trial, stack: Stack) -> dict[str, Any]:
-    """What is known before the trial begins; results are added when it has ended."""
+    """The trial's description before it begins; results are added when it has ended."""
     from seatrial.study.eligibility import all_findings
 
     return {
@@ -109,7 +109,7 @@ def _fleet(trial: Trial, stack: Stack) -> dict[str, Any]:
 
 
 def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:
-    """What the stack's queue admits at the same time on the nodes at the beginning. The capacity of existing nodes is not known
+    """The quota of the stack's queue on the nodes at the beginning. The capacity of existing nodes is not known
     here: then only settings count."""
     known = not any(group.existing for group in trial.setup.nodes) and not trial.target.cluster
     groups = trial.setup.nodes if known else ()

@@ -45,7 +45,7 @@ ReportProgress = Callable[[str, int, int, int, float, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a trial leaves beside its directory."""
+    """The result of a trial beside its directory."""
 
     trial: str
     outcome: str
@@ -110,7 +110,7 @@ def run_trial(
 
 
 def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger, replays: Collection[str]) -> dict[str, Any]:
-    """What the steps and the cluster leave for trial.json."""
+    """Results of the steps and the cluster for trial.json."""
     return {
         "target": cluster.target(),
         "nodes": cluster.node_spans(),
@@ -271,7 +271,7 @@ def _write_snapshots(directory: Path, ending: StepsResult) -> None:
 
 
 def _snapshot(state: State) -> Any:
-    """As JSON; queues are there only where a fleet has them."""
+    """The snapshot as JSON; queues are there only if the fleet has them."""
     found = to_json(state)
     if not state.fleet.queues:
         del found["fleet"]

@@ -32,7 +32,7 @@ _PLACES = pl.Int32
 
 
 class Asked(NamedTuple):
-    """What a pod of one shape asks for; 0 is nothing."""
+    """The requests of a pod of one shape; 0 is nothing."""
 
     cpu_milli: int
     memory_bytes: int
@@ -121,7 +121,8 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
 
 
 def _following(jobs: pl.DataFrame, options: TraceOptions, speed: float, notes: list[str]) -> tuple[Times, Times]:
-    """Which job each follows, and how long after its end. Only an earlier job of the same selection can be followed."""
+    """For each job: the job that it follows, and the time after that job's end. Only an earlier job of the same selection can be
+    followed."""
     rows = jobs.select("job", "after", "think_ns").with_row_index("row")
     first = (
         rows.drop_nulls("job")

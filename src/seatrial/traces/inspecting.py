@@ -42,7 +42,7 @@ class PropertySpread:
 
 @dataclass(frozen=True)
 class DemandOverTime:
-    """What all jobs of the trace together ask for of a resource over time, if each started when it was submitted.
+    """The total demand of a trace's jobs for a resource over time, if each started when it was submitted.
 
     `highest` has the most within each part of the time, `at` the parts' beginnings. `fleet`: what the nodes have; 0 is unknown.
     """
@@ -85,7 +85,7 @@ class Inspection:
 
     @property
     def lasts(self) -> int:
-        """From the first to the last submission, in ns."""
+        """Time from the first to the last submission, in ns."""
         return int(self.arrivals.due[-1])
 
 

@@ -67,13 +67,13 @@ def own_names(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def is_parquet(path: Path) -> bool:
-    """By its first bytes."""
+    """Recognises Parquet by its first bytes."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
 
 def column_names(path: Path) -> list[str]:
-    """Of a CSV or Parquet file."""
+    """Column names of a CSV or Parquet file."""
     if is_parquet(path):
         try:
             return pl.scan_parquet(path).collect_schema().names()
@@ -86,7 +86,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def first_line(path: Path) -> str:
-    """Of a text file, also of a gzipped one."""
+    """The first line of a text file, also of a gzipped one."""
     try:
         with path.open("rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b"

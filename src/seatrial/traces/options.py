@@ -1,4 +1,4 @@
-"""What a scenario asks of a trace: which part of it, how fast, and what its names and its gaps become."""
+"""Options of a replay: part of the trace, speed, and the mapping of names and unknown fields."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ REQUIRED = ("submit_ns", "duration_ns")
 
 
 def recognises(path: Path) -> bool:
-    """It has our metadata, or our names for the two columns that no trace can do without."""
+    """Recognises our metadata, or our names of the two required columns."""
     if not mapped_tables.is_parquet(path):
         return False
     return bool(about(path)) or set(REQUIRED) <= set(mapped_tables.column_names(path))

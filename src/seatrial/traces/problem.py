@@ -1,4 +1,4 @@
-"""What is wrong with a trace, and the option that it is about."""
+"""A problem of a trace, and the option that it is about."""
 
 from __future__ import annotations
 

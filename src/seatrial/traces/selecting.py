@@ -28,7 +28,7 @@ class Selection:
 
 
 def select(trace: Trace, options: TraceOptions) -> Selection:
-    """What `options` ask for."""
+    """Applies `options` to a trace."""
     notes = [*trace.remarks, *trace.faults()]
     if trace.backwards:
         notes.append(f"{counted(trace.backwards, 'line')} earlier than the line before: sorted by time of submission")

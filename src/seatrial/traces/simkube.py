@@ -246,7 +246,7 @@ def _label(manifest: Mapping[str, Any]) -> str:
 
 
 def _asked(manifest: Mapping[str, Any], paths: list[str]) -> dict[str, Any]:
-    """What a pod asks for: the most of any template, where there are several."""
+    """The requests of a pod: the largest of several templates."""
     most: Counter[str] = Counter()
     priority = None
     for path in paths:

@@ -28,7 +28,7 @@ _NOTHING: pl.Expr = pl.lit(None, dtype=pl.String)
 
 
 def recognises(path: Path) -> bool:
-    """By its header."""
+    """Recognises the format by its header."""
     line = mapped_tables.first_line(path)
     return "|" in line and {"JobID", "Submit"} <= set(line.split("|"))
 

@@ -28,7 +28,7 @@ def of_workloads(namespace: str) -> tuple[Permission, ...]:
 
 
 async def check(client: Client, wanted: Sequence[Permission], namespace: str = "") -> UserReview:
-    """Returns our username on the server. Raises `SetupProblem` for what is missing, and for a namespace that does not exist."""
+    """Returns our user on the server. Raises `SetupProblem` for what is missing, and for a namespace that does not exist."""
     await client.probe()
     us = await _whom(client)
     if namespace:

@@ -17,7 +17,7 @@ _ANSWER_S = 30.0
 
 @functools.cache
 def why_no_container(runc: str) -> str:
-    """Runc's error message; None if the container ran. It takes 0.1 s, in a directory and a cgroup that are gone afterwards."""
+    """Runc's error message; empty if the container ran. It takes 0.1 s, in a directory and a cgroup that are gone afterwards."""
     name = f"seatrial-canary-{os.getpid()}"
     with tempfile.TemporaryDirectory(prefix="seatrial-canary-") as folder:
         try:

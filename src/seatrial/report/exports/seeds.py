@@ -60,7 +60,7 @@ def _total(group: Group) -> str:
 
 
 def _date(trial: TrialRecord) -> str:
-    """As in the published tables: 3-Jul."""
+    """The date as in the published tables: 3-Jul."""
     try:
         at = datetime.datetime.fromisoformat(str((trial.document.get("run") or {}).get("started", "")))
     except ValueError:

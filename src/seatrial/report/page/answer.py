@@ -108,7 +108,7 @@ def marked(inside: Inside) -> Html:
 
 
 def _incomplete(view: View) -> Html | None:
-    """What a crash or an interruption left out, before any figure."""
+    """The first line after a crash or an interruption: what is missing."""
     notes = view.study.notes
     if not notes:
         return None

@@ -45,7 +45,7 @@ def headlines(view: View) -> list[Html]:
 
 
 def _fronts(searches: Searches) -> PageSection:
-    """Of two variables: sentences and a table for each case. find.png has the picture."""
+    """Fronts of two variables: sentences and a table for each case."""
     body: list[Html] = []
     for base, front in fronts_of(searches).items():
         first, *more = front_sentences(searches, base, front)

@@ -49,7 +49,7 @@ def teams(view: View) -> PageSection | None:
 
 
 def _first_of_each(view: View) -> list[TrialRecord]:
-    """Of every set-up one trial, with the params that say most."""
+    """One trial of every set-up, with the largest params."""
     found: dict[str, TrialRecord] = {}
     for trial in view.trusted_at(view.largest) if view.groups else ():
         found.setdefault(trial.setup, trial)

@@ -1,4 +1,4 @@
-"""Where the time went: the share of every stage in the turnaround, for each set-up.
+"""The waterfall: the share of every stage in the turnaround, for each set-up.
 
 Means are over completed workloads, so that the stages of a set-up add up to its mean turnaround. A number beside a stage says how
 many workloads reached it: in a clogged set-up, look there first.

@@ -81,7 +81,7 @@ class ChangesNodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeTrouble:
-    """What is wrong with the container runtimes of a group."""
+    """Faults of the container runtimes of a group."""
 
     slow: int = 0  # ns that every answer takes longer
     fail_every: int = 0  # every n-th start fails; 0: none

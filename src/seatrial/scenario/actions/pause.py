@@ -25,7 +25,7 @@ class PauseFields(Fields):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Phase):
-    """Nothing for `duration` nanoseconds."""
+    """Waits for `duration` nanoseconds."""
 
     duration: int
 

@@ -181,7 +181,7 @@ def _models_known(planning: Planning) -> bool:
 
 
 def _shape(name: str, asked: Asked, shared: PodShape, modelled: bool) -> PodShape:
-    """What the trace says of a resource wins over the submit's `requests`."""
+    """The shape of a job; resources in the trace override the submit's `requests`."""
     from seatrial.traces.node_lists import model_label
 
     requests: Amounts = {**shared.requests, **asked.requests}

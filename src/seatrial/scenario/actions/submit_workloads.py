@@ -180,7 +180,7 @@ class Submit(Phase):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is to be said before a run of where its workloads come from."""
+        """Findings before a run about the source of its workloads."""
         return ()
 
     def demands(self, trial: Trial) -> Iterator[ShapeDemand]:
@@ -206,7 +206,7 @@ class Submit(Phase):
         return self.count // (len(self.queues) or 1)
 
     def pods_in(self, trial: Trial) -> int:
-        """Of all its workloads in a trial."""
+        """The number of pods of all its workloads in a trial."""
         return sum(self._drawn_sizes(trial)) if isinstance(self.sizes, Distribution) else self.pods
 
     def sizes_in(self, trial: Trial) -> list[int]:
@@ -221,7 +221,7 @@ class Submit(Phase):
         return [size for sizes in drawn for size in sizes.tolist()]
 
     def seeds(self, trial: Trial) -> list[int]:
-        """Of the random stream of each queue, or of the only one."""
+        """Seeds of the random stream of each queue, or of the only one."""
         from seatrial.model.randomness import stream_seed
 
         seed = stream_seed(trial.seed, trial.drawn_from, trial.repeat, self.name)

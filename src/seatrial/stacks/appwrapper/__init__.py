@@ -74,7 +74,7 @@ class AppWrapperOperator(StackBase):
 
 
 def bad_graces(settings: Mapping[str, Scalar]) -> str | None:
-    """What the operator's own check would end it for (ValidateAppWrapperConfig)."""
+    """Grace periods that the operator would reject (ValidateAppWrapperConfig)."""
     for name in GRACES:
         if int(settings[name]) > CEILING:
             return f"appwrapper.{name} is more than {format_duration(CEILING)}, which the operator does not accept"

@@ -98,7 +98,7 @@ class AppWrapperModel:
         self._publish(number)
 
     def set_suspend(self, number: int, suspend: bool) -> None:
-        """Somebody else has written `spec.suspend`."""
+        """Handles a foreign write of `spec.suspend`."""
         if number in self.server:
             self._merge(number, {"suspend": suspend})
 
@@ -107,7 +107,7 @@ class AppWrapperModel:
             holder.pop(number, None)
 
     def _merge(self, number: int, changes: Mapping[str, Any]) -> None:
-        """What a PATCH changes; one that changes nothing makes no event."""
+        """Applies a PATCH; one without a change makes no event."""
         current = self.server.get(number)
         if current is not None and changes:
             self.server[number] = replace(current, **changes)

@@ -26,7 +26,7 @@ class _Status(Conditions):
 
 
 class WrapperV1beta2(Object):
-    """What is read of an AppWrapper."""
+    """The fields that are read of an AppWrapper."""
 
     status: _Status = msgspec.field(default_factory=_Status)
 

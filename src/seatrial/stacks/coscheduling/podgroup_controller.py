@@ -40,7 +40,7 @@ class PodGroupController(SchedulerPlugin):
         self._enqueue(group)
 
     def changed(self, pod: int) -> None:
-        """Something happened to a pod of a group."""
+        """Requeues a group after a change of one of its pods."""
         self._enqueue(self._sim.pods.job[pod])
 
     added = bound = gone = changed

@@ -73,7 +73,7 @@ class CoschedulingReal(DefaultReal):
 
 
 def _profile(settings: Mapping[str, Scalar]) -> dict[str, Any]:
-    """As manifests/coscheduling/scheduler-config.yaml has it."""
+    """The scheduler's profile, as in manifests/coscheduling/scheduler-config.yaml."""
     args = {
         "permitWaitingTimeSeconds": int(settings["permit-wait"]) // SECOND,
         "podGroupBackoffSeconds": int(settings["backoff"]) // SECOND,

@@ -76,7 +76,7 @@ class Kai(StackBase):
 
 
 def _not_elsewhere(trial: Trial) -> str | None:
-    """What the KAI of a foreign cluster cannot do for us, or would do to others."""
+    """Limits of the KAI of a foreign cluster."""
     if any(group.existing for group in trial.setup.nodes):
         return "KAI moves and evicts pods of every queue to make room, so on a foreign cluster it gets fake nodes only"
     if any(submit.gang for submit in submits(trial)):

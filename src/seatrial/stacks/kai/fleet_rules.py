@@ -1,4 +1,4 @@
-"""What of a fleet's rules KAI cannot honour, and what it does otherwise; said before anything is made."""
+"""Rules of a fleet that KAI cannot honour, and its deviations; reported before anything is created."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _unfit_rules(trial: Trial, actions: Sequence[str]) -> Iterator[str]:
 
 
 def otherwise(trial: Trial) -> Iterator[str]:
-    """What KAI does that the scenario may not expect."""
+    """KAI's deviations from what the scenario suggests."""
     fleet, name = trial.setup.fleet, trial.setup.name
     if not fleet.queues:
         return

@@ -100,7 +100,7 @@ class KaiReal(DefaultReal):
         ]
 
     def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
-        """One for all: a queue is named by the PodGroup."""
+        """One namespace for all: the PodGroup names the queue."""
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:

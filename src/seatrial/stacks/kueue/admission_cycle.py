@@ -36,7 +36,7 @@ class Head:
 
     @property
     def is_requeued_at_once(self) -> bool:
-        """Whether it goes back into the heap whatever else happens: it was skipped, waits for victims, or has flavors to try."""
+        """Whether it always goes back into the heap: it was skipped, waits for victims, or has flavors to try."""
         return self.outcome in (SKIPPED, PREEMPTS) or any(place != -1 for place in self.claim.tried.values())
 
 
@@ -69,7 +69,7 @@ def _nominate(tree: QuotaTree, claim: QuotaClaim, closed: Callable[[QuotaClaim, 
 
 
 class _Cycle:
-    """What the heads so far use, and whom they evict."""
+    """The state of a cycle: usage of the heads so far, and their victims."""
 
     def __init__(self) -> None:
         self.used: list[tuple[QuotaNode, int, int]] = []
@@ -121,7 +121,7 @@ def _skip(head: Head, message: str) -> None:
 
 
 def _reserved(claim: QuotaClaim, assignment: Assignment) -> dict[int, int]:
-    """What a head without candidates keeps from others (quotaResourcesToReserve)."""
+    """The quota that a head without candidates reserves (quotaResourcesToReserve)."""
     queue, kept = claim.queue, {}
     for cell, amount in assignment.usage.items():
         limit = queue.borrow[cell]

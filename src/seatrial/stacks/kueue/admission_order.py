@@ -1,4 +1,4 @@
-"""In which order the heads of a cycle are looked at.
+"""The order of the heads of a cycle.
 
 Facts (Kueue v0.16.1, pkg/scheduler/scheduler.go, entryOrdering, and fair_sharing_iterator.go):
 - Without fair sharing: who borrows nothing, or from the nearest cohort, first; then priority; then the time of creation.

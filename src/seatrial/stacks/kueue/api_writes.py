@@ -1,4 +1,4 @@
-"""What Kueue's model writes to the API server, all through one client: Workloads, Jobs, events, the status of queues."""
+"""Writes of Kueue's model to the API server, all through one client: Workloads, Jobs, events, the status of queues."""
 
 from __future__ import annotations
 

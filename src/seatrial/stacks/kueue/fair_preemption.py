@@ -1,4 +1,4 @@
-"""Whom Kueue evicts so that a workload gets its quota, with fair sharing.
+"""Kueue's victims for a workload that needs quota, with fair sharing.
 
 Facts (Kueue v0.16.1, pkg/scheduler/preemption/preemption.go, fairPreemptions, and its folder fairsharing):
 - Candidates are those of the own queue and of queues of the whole cohort that borrow one of the cells in need.
@@ -120,7 +120,7 @@ def _share_without(need: QuotaNeed, side: QuotaNode, claim: QuotaClaim) -> Share
 
 
 class _QueueOrder:
-    """Which queue's candidates are looked at next. The caller takes a candidate of it, or prunes it, before it asks again."""
+    """The order of queues whose candidates are tried. The caller takes a candidate of it, or prunes it, before it asks again."""
 
     def __init__(self, need: QuotaNeed, candidates: list[QuotaClaim]) -> None:
         self._need, self._queue = need, need.claim.queue

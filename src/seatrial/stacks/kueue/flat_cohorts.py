@@ -1,4 +1,4 @@
-"""Whom Kueue evicts where a cohort has queues alone: the decision of `classical_victims`, for fleets of a thousand queues.
+"""Kueue's victims in a cohort that consists of queues: the decision of `classical_victims`, for fleets of a thousand queues.
 
 Below a cohort without a parent, without cohorts of its own and without lending limits, all usage of a queue counts against the
 cohort. So a search needs a few numbers instead of the tree: what is free in the cohort, what the own queue uses, and by how much
@@ -150,7 +150,7 @@ class _Attempt:
         return []
 
     def take(self, claim: QuotaClaim) -> str:
-        """Why the workload of another queue may be evicted now; empty: it may not, or no more."""
+        """The reason to evict the workload of another queue now; empty if it may not be evicted."""
         lends = not self.advantage and may_borrow_from(self._need, claim)
         if self.borrowing and not self.advantage and not lends:
             return ""

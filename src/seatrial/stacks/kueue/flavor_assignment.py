@@ -1,4 +1,4 @@
-"""Which flavor each resource of a workload gets, and whether there is room at once, after evictions, or never.
+"""The flavor of each resource of a workload, and whether it fits at once, after evictions, or never.
 
 Facts (Kueue v0.16.1, pkg/scheduler/flavorassigner/flavorassigner.go):
 - Flavors of a resource group are tried in their order. All resources of the group get the same one, and the worst of them
@@ -43,7 +43,7 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        """Why it does not fit, in Kueue's words."""
+        """Kueue's message on why it does not fit."""
         return f"couldn't assign flavors to pod set main: {', '.join(sorted(self.reasons))}"
 
     @property

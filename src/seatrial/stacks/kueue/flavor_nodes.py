@@ -1,4 +1,4 @@
-"""Which nodes a flavor is of: whether a workload's pods may go there, and what Kueue adds to their node selector.
+"""The nodes of a flavor: whether a workload's pods may go there, and Kueue's additions to their node selector.
 
 Facts (Kueue v0.16.1, pkg/scheduler/flavorassigner/flavorassigner.go, checkFlavorForPodSets): a flavor is skipped if the pods do
 not tolerate its taints, or if their selector or affinity contradicts its labels; only labels that a flavor of the queue has are

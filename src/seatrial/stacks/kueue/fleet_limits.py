@@ -1,5 +1,4 @@
-"""What Kueue cannot do of a fleet's rules, found before anything is made: its API server would refuse the objects, or worse,
-Kueue would ignore a rule."""
+"""Checks a fleet for rules that Kueue would refuse or, worse, ignore, before anything is created."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ STOPS, GOES_ON = "MayStopSearch", "TryNextFlavor"  # flavorFungibility
 
 
 def fleet_objects(setup: Setup, labels: Mapping[str, str], namespace: str) -> list[Manifest]:
-    """In the order in which they have to be made: an object comes after those that it names."""
+    """The objects of the fleet, in order of creation: an object comes after those that it names."""
     fleet, settings = setup.fleet, setup.settings["kueue"]
     named = partial(cluster_name, namespace)
     made: list[Manifest] = []
@@ -141,7 +141,7 @@ def _resource(quota: FlavorQuota, resource: str) -> dict[str, str]:
 
 
 def _weight(weight: float) -> str:
-    """As a quantity. Kueue counts weights in millionths at least."""
+    """The weight as a quantity. Kueue counts weights in millionths at least."""
     return f"{weight:.9f}".rstrip("0").rstrip(".")
 
 

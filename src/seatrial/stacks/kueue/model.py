@@ -308,7 +308,7 @@ class KueueModel:
             yield from self._give_quota_back(entry)
 
     def _give_quota_back(self, entry: Entry) -> Goroutine:
-        """Nothing of the evicted workload is active any more."""
+        """Releases the quota once no pod of the evicted workload is active."""
         yield from self._writer.workload()
         entry.admitted_at, entry.started = -1, False
         if entry.timed_out:

@@ -179,7 +179,7 @@ class Inadmissible:
         self._tried[key] += 1
 
     def renew(self) -> None:
-        """All can be taken again."""
+        """Makes all available again."""
         self._scan, self._untried = 0, len(self._at)
         self._tried = dict.fromkeys(self._members, 0)
 
@@ -197,7 +197,7 @@ class Inadmissible:
         return self._keys[self._scan]
 
     def pop(self) -> int:
-        """One of the first key that has not had its turn, at random."""
+        """Takes an available workload of the first key, at random."""
         key = self.first()
         assert key is not None
         tried, members = self._tried[key], self._members[key]
@@ -247,12 +247,12 @@ class Pending:
         self._sticky = -1  # the workload that waits for its victims
 
     def __len__(self) -> int:
-        """All that wait, in the heap or beside it."""
+        """The number of waiting workloads, in the heap or beside it."""
         return len(self._heap) + len(self._inadmissible)
 
     @property
     def heads(self) -> bool:
-        """Whether there is something to pop."""
+        """Whether the heap has a head."""
         return len(self._heap) > 0 or self._inadmissible.untried > 0
 
     def push(self, number: int, key: Key) -> None:
@@ -292,7 +292,7 @@ class Pending:
         return len(self._inadmissible) > self._inadmissible.untried
 
     def move(self) -> None:
-        """Something was freed: inadmissible workloads may be tried again."""
+        """Retries inadmissible workloads, after something was freed."""
         self._inadmissible.renew()
 
     def remove(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Whom Kueue evicts so that a workload gets its quota, without fair sharing.
+"""Kueue's victims for a workload that needs quota, without fair sharing.
 
 Facts (Kueue v0.16.1, pkg/scheduler/preemption and its folder classical):
 - Candidates hold one of the cells that lack quota, and the policy allows them: `withinClusterQueue` for the queue's own,
@@ -109,7 +109,7 @@ def classical_victims(need: QuotaNeed) -> list[Victim]:
 
 
 def attempts(need: QuotaNeed, hierarchical: bool, others: bool) -> tuple[bool, ...]:
-    """With borrowing or without it, and which of them first."""
+    """The attempts with and without borrowing, in their order."""
     queue = need.claim.queue
     forbidden = queue.preemption.while_borrowing == NEVER
     under_nominal = all(queue.usage[cell] < queue.nominal[cell] for cell in need.cells)

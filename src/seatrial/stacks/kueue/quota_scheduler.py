@@ -169,7 +169,7 @@ class QuotaScheduler:
         return (len(self._pending[queue.name]), len(queue.workloads), *queue.usage)
 
     def _move(self, name: str) -> None:
-        """Something of the queue is free again: all that wait in its tree are tried again."""
+        """Retries all workloads that wait in the queue's tree, after quota was freed."""
         root = self.tree.queues[name].root.name
         self._freed[root].times += 1
         aside = self._aside[root]
@@ -181,7 +181,7 @@ class QuotaScheduler:
             self._heads.wake()
 
     def _price(self, claim: QuotaClaim, flavors: Mapping[str, str]) -> None:
-        """What the workload holds with these flavors. A resource that no node has any more is in no quota."""
+        """The amounts that the workload holds with these flavors. A resource that no node has any more is in no quota."""
         number, requests = self.tree.number, claim.requests
         claim.queue = self.tree.queues[claim.queue.name]
         claim.flavors = dict(flavors)

@@ -42,7 +42,7 @@ class QuotaClaim:
 
 
 class QuotaNode:
-    """What a cohort and a ClusterQueue have in common."""
+    """The common part of a cohort and a ClusterQueue."""
 
     def __init__(self, name: str, weight: float) -> None:
         self.name, self.weight = name, weight
@@ -79,7 +79,7 @@ class QuotaNode:
         return free if free > 0 else 0
 
     def available(self, cell: int) -> int:
-        """What could still be used here; negative if more is used than there is."""
+        """The free quota here; negative if overused."""
         if self.parent is None:
             return self.subtree[cell] - self.usage[cell]
         above = self.parent.available(cell)
@@ -247,7 +247,7 @@ class QuotaTree:
         ]
 
     def _look_down(self, node: QuotaNode) -> None:
-        """What is potentially available, from the root down."""
+        """The potentially available quota, from the root down."""
         node.potential = list(node.subtree)
         if node.parent is not None:
             for cell, above in enumerate(node.parent.potential):

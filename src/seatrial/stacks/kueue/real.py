@@ -133,7 +133,7 @@ class KueueReal(DefaultReal):
         return queues(setup, capacity, labels, namespace)
 
     def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
-        """One for all: a queue is a LocalQueue in it."""
+        """One namespace for all: a queue is a LocalQueue in it."""
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
@@ -151,7 +151,7 @@ class KueueReal(DefaultReal):
 
 
 def queue_labels(workload: Workload, body: dict[str, Any]) -> dict[str, str]:
-    """By which an object names its queue and its priority, which its Job's pods then no longer have."""
+    """Labels by which an object names its queue and priority; the Job's pods then have no PriorityClass."""
     named = {QUEUE_LABEL: workload.queue or QUEUE}
     if workload.queue and workload.shape.priority:
         named[PRIORITY_LABEL] = body["spec"]["template"]["spec"].pop("priorityClassName")
@@ -185,8 +185,8 @@ def configuration(setup: Setup, webhook: int, health: int, frameworks: Sequence[
 
 
 def webhooks(port: int, refused: bool = False, hooks: Sequence[Hook] = HOOKS) -> list[dict[str, Any]]:
-    """By address instead of by Service. `refused` applies to the webhooks of what is submitted only: if it applied to queues too,
-    there would be nothing to submit to."""
+    """Webhooks by address instead of by Service. `refused` applies to the webhooks of what is submitted only: if it applied to
+    queues too, there would be nothing to submit to."""
     mutating = [(name, group, version, kinds[:1]) for name, group, version, kinds in hooks if name != "cohort"]
     return [
         {

@@ -16,7 +16,7 @@ from seatrial.sim.world import Sim
 
 
 class Topology:
-    """What is free on every node by Kueue's books, and which nodes each admitted workload was assigned."""
+    """Free capacity of every node by Kueue's accounts, and the nodes of each admitted workload."""
 
     def __init__(self, sim: Sim) -> None:
         self._sim = sim

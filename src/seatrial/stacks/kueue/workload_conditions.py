@@ -1,4 +1,4 @@
-"""What watches of Kueue's objects show: stages of workloads, evictions and their reasons, queues that are not active.
+"""Reads watches of Kueue's objects: stages of workloads, evictions and their reasons, inactive queues.
 
 An eviction is the condition Evicted with status True; it stays True until quota is reserved again. Its message names the workload
 that gets the place by UID. Kueue counts evictions in the same update (`status.schedulingStats`), so each is known by its number.
@@ -40,7 +40,7 @@ class EvictionCount(Shape):
 
 
 class SchedulingStats(Shape):
-    """What Kueue counts of a workload."""
+    """Kueue's counters of a workload."""
 
     evictions: list[EvictionCount] = msgspec.field(default_factory=list)
 
@@ -80,7 +80,7 @@ class WorkloadSight:
         self._see_place(observer, stamp, name, workload.status)
 
     def _see_place(self, observer: Observer, stamp: int, name: str, status: WorkloadStatus) -> None:
-        """Whether it lost its place, or has one again."""
+        """Records that the workload lost its place, or has one again."""
         evicted, admitted = (condition(status.conditions, kind) for kind in ("Evicted", "Admitted"))
         number = sum(counted.count for counted in status.scheduling_stats.evictions)
         if evicted and evicted.status == "True":

@@ -88,7 +88,7 @@ class Mcad(StackBase):
 
 
 def counted(work: Submit | Workload) -> Amounts:
-    """What MCAD counts of each pod: what the AppWrapper declares, else what the pod requests."""
+    """The amounts that MCAD counts per pod: declared by the AppWrapper, else requested by the pod."""
     return work.declares if work.declares is not None else work.shape.requests
 
 

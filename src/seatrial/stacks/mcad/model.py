@@ -1,4 +1,4 @@
-"""What both versions of MCAD share: AppWrappers, the informer, the FIFO whose lock the worker holds, discovery.
+"""The common part of both versions of MCAD: AppWrappers, the informer, the FIFO whose lock the worker holds, discovery.
 
 Read from the sources of v1.32.0 and v1.40.0 with client-go 0.20 and 0.27; docs/stacks/mcad.md has file and line of each fact.
 """
@@ -239,7 +239,7 @@ class McadModel:
     # room
 
     def fits(self, number: int) -> bool:
-        """By the total of all nodes; MCAD does not look at single nodes."""
+        """Whether it fits by the total of all nodes; MCAD does not consider single nodes."""
         workload = self.sim.workloads[number]
         asked, room = counted(workload), self._room()
         fits = all(asked.get(name, 0) * workload.pods <= room.get(name, 0) for name in SEEN)

@@ -28,7 +28,7 @@ class _Status(Shape):
 
 
 class AppWrapper(Object):
-    """What is read of one."""
+    """The fields that are read of an AppWrapper."""
 
     status: _Status = msgspec.field(default_factory=_Status)
 

@@ -1,4 +1,4 @@
-"""What Volcano's queues may use in a session: the plugins `capacity` and `proportion`, and `overcommit` for all queues together.
+"""Limits of Volcano's queues in a session: the plugins `capacity` and `proportion`, and `overcommit` for all queues together.
 
 Facts (v1.10.0, pkg/scheduler/plugins):
 - `capacity`: a queue deserves what its spec says, at most its capability and what its pods request (capacity/capacity.go:182). It
@@ -149,7 +149,7 @@ class SessionShares:
         one.settle()
 
     def overused(self, queue: str) -> bool:
-        """Nothing is placed for the queue any more (proportion alone)."""
+        """Whether nothing more is placed for the queue (proportion alone)."""
         one = self._queues[queue]
         return self._sharing == "proportion" and within(one.deserved, one.allocated)
 
@@ -176,7 +176,7 @@ class SessionShares:
         return self._queues[queue].reclaimable
 
     def reclaimable(self, asked: Amount, victims: Sequence[tuple[GroupState, int]]) -> list[tuple[GroupState, int]]:
-        """Of these pods, those whose queues have more than they deserve, one after another (ReclaimableFn)."""
+        """The pods among these whose queues have more than they deserve, one after another (ReclaimableFn)."""
         left: dict[str, Amount] = {}
         found = []
         for group, pod in victims:

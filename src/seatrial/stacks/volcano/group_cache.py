@@ -60,16 +60,16 @@ class GroupCache:
         self._arrivals.setdefault(group.queue, deque()).append(group.number)
 
     def changed(self, number: int) -> None:
-        """Something happened to its pods."""
+        """Marks the group after a change of its pods."""
         self._changed.add(number)
 
     def complete(self, number: int, pods: int) -> None:
-        """Its Job is."""
+        """Marks the group of a completed Job."""
         self._every[number].complete(pods)
         self._changed.add(number)
 
     def remove(self, number: int) -> None:
-        """It is deleted."""
+        """Removes a deleted group."""
         group = self._every.pop(number, None)
         if group is not None:
             self._leave(group)
@@ -77,12 +77,12 @@ class GroupCache:
             self.waiting[group.queue, group.asked] -= group.counted
 
     def retire(self, group: GroupState) -> None:
-        """It is over, and that is written."""
+        """Removes a finished group whose end is written."""
         self.remove(group.number)
         self._gone += 1
 
     def open(self, sim: Sim, releasing: set[int]) -> None:
-        """A session opens."""
+        """Updates changed groups at the beginning of a session."""
         for number in self._changed:
             group = self._every.get(number)
             if group is None:

@@ -125,7 +125,7 @@ class VolcanoModel:
         return session
 
     def _updates(self, session: EvictingSession) -> list[GroupUpdate]:
-        """What the session has to write: groups that it changed, or whose pods did. Those that are over are written once."""
+        """The session's writes: groups that it changed, or whose pods changed. Those that are over are written once."""
         found = []
         self._groups.let_in(session.let_in)
         for group in self._groups.to_write():

@@ -17,7 +17,7 @@ PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED = "Pending", "Inqueue", "Running",
 
 
 class GroupState:
-    """One PodGroup. Counts of pods are those of the cache; `placed` and `pipelined` are of the session that is open."""
+    """The state of a PodGroup. Counts of pods are those of the cache; `placed` and `pipelined` are of the session that is open."""
 
     __slots__ = (
         "allocated", "asked", "best_effort", "born", "counted", "discarded", "failed", "held", "known", "least", "minimum", "name",
@@ -108,7 +108,7 @@ class GroupState:
         return self.allocated + self.succeeded + len(self.placed)
 
     def pods(self) -> int:
-        """All of them."""
+        """The number of all its pods."""
         return len(self.pending) + self.allocated + self.succeeded + self.releasing
 
     def is_ready(self) -> bool:
@@ -127,12 +127,12 @@ class GroupState:
         return len(self.pending) + self.allocated + self.succeeded >= self.least
 
     def total(self) -> Amount:
-        """What its allocated pods request."""
+        """The requests of its allocated pods."""
         count = self.allocated + len(self.placed) + len(self.pipelined)
         return times(self.asked, count)
 
     def elastic(self) -> Amount:
-        """What it has beyond its minimum; nothing as soon as one resource is not above it (GetElasticResources,
+        """Its resources beyond the minimum; empty as soon as one resource is not above it (GetElasticResources,
         api/job_info.go:575)."""
         total = times(self.asked, self.allocated)
         over = tuple(have - least for have, least in zip(total, self.minimum, strict=True))
@@ -157,7 +157,7 @@ def minus(left: Amount, right: Amount) -> Amount:
 
 
 def times(amount: Amount, count: int) -> Amount:
-    """So many of them."""
+    """The requests multiplied by a count."""
     return tuple(one * count for one in amount)
 
 

@@ -88,7 +88,7 @@ class VolcanoReal(DefaultReal):
         ]
 
     def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
-        """One for all: a queue is named by the PodGroup."""
+        """One namespace for all: the PodGroup names the queue."""
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:
@@ -132,7 +132,7 @@ def _queue_spec(queue: VolcanoQueue) -> dict[str, Any]:
 
 
 def configuration(setup: Setup) -> dict[str, Any]:
-    """As the chart's volcano-scheduler.conf; a gang or a share does not make its pods preemptable there."""
+    """The configuration, as in the chart's volcano-scheduler.conf; a gang or a share does not make its pods preemptable there."""
     own = setup.settings["volcano"]
     return {
         "actions": ", ".join(actions_of(setup.fleet, own["actions"])),

@@ -72,7 +72,7 @@ class VolcanoSession:
         self._node_of: Callable[[int], int] = lambda _: -1
 
     def knows_nodes(self, node_of: Callable[[int], int]) -> None:
-        """Where pods are that were placed before this session."""
+        """Sets the lookup of nodes for pods placed before this session."""
         self._node_of = node_of
 
     @property
@@ -128,7 +128,7 @@ class VolcanoSession:
         return [queue for queue, lines in self._lines.items() if any(lines.values())]
 
     def _offer(self, lines: Mapping[Amount, Line], others: Iterable[GroupState]) -> None:
-        """Those of one queue, in order."""
+        """Groups of one queue, in order."""
         taken = dict.fromkeys(lines, 0)  # line → how many of it are let in
         refused: set[Amount] = set()
         turns = [(self.order(group), group, False) for group in others]

@@ -1,4 +1,4 @@
-"""What a session of Volcano runs: its actions and plugins, as the settings name them and as a fleet's rules want them.
+"""The actions and plugins of a session of Volcano, from the settings and a fleet's rules.
 
 What a user writes is kept. The shipped configuration is that of a cluster without queues, so with `queues` it is changed: `reclaim`
 and `preempt` are added in the order of the chart's volcano-scheduler-ci.conf, and for fair sharing `proportion` takes the place

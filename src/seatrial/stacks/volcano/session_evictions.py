@@ -44,7 +44,7 @@ class EvictingSession(VolcanoSession):
     _on_nodes: dict[int, list[Victim]]
 
     def knows_pods(self, node_of: Callable[[int], int], state_of: Callable[[int], int]) -> None:
-        """Where pods are that were placed before this session, and what they do."""
+        """Sets the lookups of nodes and states for pods placed before this session."""
         self.knows_nodes(node_of)
         self.evicted = []
         self._state_of = state_of
@@ -61,7 +61,7 @@ class EvictingSession(VolcanoSession):
     # reclaim
 
     def reclaim(self) -> None:
-        """For queues below what they deserve."""
+        """Reclaims for queues below what they deserve."""
         jobs: dict[str, list[tuple[Any, GroupState]]] = {}
         tasks: dict[int, deque[int]] = {}
         queues = {group.queue for group in self.eligible()}
@@ -120,7 +120,7 @@ class EvictingSession(VolcanoSession):
     def _agreed(
         self, among: Sequence[Victim], ask: Callable[[str, Sequence[Victim]], list[Victim] | None]
     ) -> list[Victim]:
-        """Those that the plugins of the first tier with an opinion agree on; `ask` has None for one without."""
+        """The victims that the plugins of the first tier with an opinion agree on; `ask` has None for a plugin without."""
         victims: list[Victim] = []
         begun = False
         for tier in self.tiers:
@@ -145,7 +145,7 @@ class EvictingSession(VolcanoSession):
     # preempt
 
     def preempt(self) -> None:
-        """For groups of a higher priority, within their queues."""
+        """Preempts for groups of a higher priority, within their queues."""
         jobs: dict[str, list[tuple[Any, GroupState]]] = {}
         for group in self.eligible():
             if group.waiting() and self._starves(group):

@@ -26,7 +26,7 @@ _GPU = "nvidia.com/gpu"
 
 
 class Place(NamedTuple):
-    """Where a pod goes; `now`: else it waits for what is being released there."""
+    """The node of a pod; `now`: false if it waits for room that is being released there."""
 
     node: int  # −1: nowhere
     now: bool = True
@@ -117,7 +117,7 @@ class SessionNodes:
         self.release(node, shape, -1)
 
     def total(self) -> dict[str, int]:
-        """Of all nodes that are ready; cordoned ones are (Ready, api/node_info.go:286)."""
+        """The total of all Ready nodes, cordoned ones included (Ready, api/node_info.go:286)."""
         return {
             name: sum(
                 capacity[node] for node in range(len(self._nodes)) if self._nodes.is_open(node, ignoring_cordons=True)

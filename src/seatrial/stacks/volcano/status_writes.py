@@ -1,4 +1,4 @@
-"""What Volcano writes at the end of a session: PodGroups whose status changed, and the condition of every pod that waits.
+"""Volcano's writes at the end of a session: PodGroups whose status changed, and the condition of every waiting pod.
 
 Facts (v1.10.0, pkg/scheduler): 16 workers go through the groups (framework/job_updater.go:17). Each writes its PodGroup if phase,
 counts or conditions changed (:102), then, one after another, the pods that wait and whose condition PodScheduled changes

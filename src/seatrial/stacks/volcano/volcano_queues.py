@@ -68,7 +68,7 @@ def _capability(queue: Queue, in_all: Mapping[str, int]) -> dict[str, int]:
 
 
 def _guarantee(queue: Queue) -> dict[str, int]:
-    """What it does not lend."""
+    """The quota that the queue does not lend."""
     found = {}
     for name, amount in nominal(queue.quotas).items():
         limits = [flavor.lend.get(name) for flavor in queue.quotas]

@@ -1,4 +1,4 @@
-"""What of a fleet's rules Volcano cannot honour, and what it does otherwise; said before anything is made."""
+"""Rules of a fleet that Volcano cannot honour, and its deviations; reported before anything is created."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _elsewhere(trial: Trial) -> Iterator[str]:
 
 
 def otherwise(trial: Trial) -> Iterator[str]:
-    """What Volcano does that the scenario may not expect."""
+    """Volcano's deviations from what the scenario suggests."""
     fleet, start = trial.setup.fleet, f"set-up '{trial.setup.name}': "
     if not fleet.queues:
         return

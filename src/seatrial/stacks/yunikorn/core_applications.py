@@ -67,7 +67,7 @@ class CoreApplication:
 
     @property
     def priority(self) -> int:
-        """Of the asks that wait."""
+        """Its priority while it has waiting asks."""
         return self.shape.priority if self.pending else LEAST_PRIORITY
 
 
@@ -86,7 +86,7 @@ class TreeQueue:
         self.line: list[TreeQueue] = [self, *(parent.line if parent else ())]  # up to the root
 
     def headroom(self) -> list[int | None]:
-        """What may still be allocated here; None: no limit."""
+        """The room left in the queue and its parents; None: no limit."""
         above = self.parent.headroom() if self.parent else [None] * len(self.allocated)
         here = (None if most is None else most - used for most, used in zip(self.most, self.allocated, strict=True))
         return [
@@ -125,24 +125,24 @@ class TreeQueue:
         return max((child.priority() for child in self.children), default=LEAST_PRIORITY)
 
     def change(self, amounts: Amounts, count: int) -> None:
-        """So many places are taken, or given back, here and above."""
+        """Adds to the usage of the queue and its parents."""
         for queue in self.line:
             for at, amount in enumerate(amounts):
                 queue.allocated[at] += amount * count
 
     def preempts(self, amounts: Amounts, sign: int) -> None:
-        """A pod of it is being evicted, or gone."""
+        """Adds to the resources that are being preempted."""
         for queue in self.line:
             for at, amount in enumerate(amounts):
                 queue.preempting[at] += amount * sign
 
     def waits(self, count: int) -> None:
-        """Asks come, or go."""
+        """Adds to the count of waiting asks."""
         for queue in self.line:
             queue.waiting += count
 
     def sorted_children(self, random: Random) -> list[TreeQueue]:
-        """Those in which something waits (sortQueues)."""
+        """Children with waiting asks (sortQueues)."""
         there = [child for child in self.children if child.waiting]
         if len(there) > 1:
             random.shuffle(there)
@@ -175,7 +175,7 @@ class LeafQueue(TreeQueue):
         return -min((key[0] for key in self._bins), default=min((-app.priority for app in self.replacing), default=0))
 
     def file(self, app: CoreApplication) -> None:
-        """Something of the application changed that its place depends on."""
+        """Files the application again after a change that affects its place."""
         before = self._filed.pop(app, None)
         if before is not None:
             key = before[:2]

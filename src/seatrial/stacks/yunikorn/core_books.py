@@ -1,4 +1,4 @@
-"""What YuniKorn's core keeps of applications: who waits, who has a node, and when placeholders have held theirs for too long.
+"""The accounts of YuniKorn's core: waiting applications, allocations, and placeholders that have timed out.
 
 Facts (yunikorn-core v1.8.0-1, pkg/scheduler/objects/application.go):
 - The placeholder timer begins with the first placeholder that gets a node (:1776). If all had one before it ends, it deletes those

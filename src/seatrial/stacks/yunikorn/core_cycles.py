@@ -59,7 +59,7 @@ class CoreLoop:
         self._earliest = NEVER  # as far as this cycle has seen
 
     def stir(self, _: object = None) -> None:
-        """Something happened (registerActivity)."""
+        """Wakes the loop (registerActivity)."""
         if self._busy:
             self._again = True
             return

@@ -34,14 +34,14 @@ class CoreNodes:
         self.reservations: dict[int, Ask] = {}
 
     def total(self) -> list[int | None]:
-        """What all nodes have: the root's maximum."""
+        """The total of all nodes: the root's maximum."""
         nodes = self._nodes
         there = [node for node in range(len(nodes)) if nodes.is_open(node, ignoring_cordons=True)]
         return [sum(map(amounts.__getitem__, there)) for amounts in nodes.capacity]
 
     @property
     def all_reserved(self) -> bool:
-        """Nothing is left to reserve, nor to place what is not reserved."""
+        """Whether every node is reserved."""
         self._catch_up()
         return not self._unreserved.any()
 
@@ -60,7 +60,7 @@ class CoreNodes:
         return self._first(self._nodes.fitting(shape) & self._unreserved)
 
     def to_reserve(self, shape: PodShape, asked: Amounts) -> int:
-        """Of those not reserved that would take the pod if they were empty, the one that lacks least (FitInScore)."""
+        """The unreserved node that lacks least, of those that would take the pod if empty (FitInScore)."""
         self._catch_up()
         could = self._could.get(id(shape))
         if could is None:

@@ -51,7 +51,7 @@ class QueueSnapshot:
             self.parent.change(amounts, sign)
 
     def used(self) -> dict[int, int]:
-        """Without what is being evicted."""
+        """The usage without pods that are being evicted."""
         return _sub(self.allocated, self.preempting)
 
     def remaining(self) -> Named | None:
@@ -363,5 +363,5 @@ def _may_go(queue: QueueSnapshot, amounts: Named, asked: Named) -> bool:
 
 
 def _order_of_victims(ask: Ask) -> tuple[bool, int]:
-    """Those that are not the first of their application; the youngest first."""
+    """Victims that are not the first of their application; the youngest first."""
     return ask.originates, -ask.created

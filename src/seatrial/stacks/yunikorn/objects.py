@@ -1,4 +1,4 @@
-"""What pods show where YuniKorn schedules: nodes that placeholders hold, and why a pod waits.
+"""Reads pods that YuniKorn schedules: nodes held by placeholders, and why a pod waits.
 
 A placeholder is a pod that YuniKorn makes and takes away. It is no pod of the workload: it has a label of its own, by which it is
 seen here, and none of those by which the workload's pods are counted and its application is played.

@@ -1,4 +1,4 @@
-"""What of a fleet's rules YuniKorn cannot honour, and what it does otherwise; said before anything is made."""
+"""Rules of a fleet that YuniKorn cannot honour, and its deviations; reported before anything is created."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _unfit_gangs(trial: Trial) -> Iterator[str]:
 
 
 def otherwise(trial: Trial) -> Iterator[str]:
-    """What YuniKorn does that the scenario may not expect."""
+    """YuniKorn's deviations from what the scenario suggests."""
     fleet, name = trial.setup.fleet, trial.setup.name
     if not fleet.queues:
         return

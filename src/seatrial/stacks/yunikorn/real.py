@@ -96,11 +96,11 @@ class YunikornReal(DefaultReal):
     def prepare(
         self, setup: Setup, capacity: Amounts, labels: Mapping[str, str], namespace: str  # noqa: ARG002
     ) -> Sequence[Manifest]:  # fmt: skip
-        """Nothing: its queues are in its ConfigMap."""
+        """Prepares nothing: the queues are in the ConfigMap."""
         return ()
 
     def namespace(self, queue: str, own: str) -> str:  # noqa: ARG002
-        """One for all: a queue is named by a label."""
+        """One namespace for all: a label names the queue."""
         return own
 
     def render(self, workload: Workload, labels: Mapping[str, str]) -> Sequence[Manifest]:

@@ -80,7 +80,7 @@ class PlaceholderMaker:
         self._runs = False
 
     def make(self, app: ShimApplication) -> None:
-        """As many as the gang has pods."""
+        """Creates as many placeholders as the gang has pods."""
         self._waiting.append(app)
         if not self._runs:
             self._runs = True
