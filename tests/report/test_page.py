@@ -118,6 +118,19 @@ def guessed(setup: str, took: int, number: int) -> Made:
     return Made([plain(took=took)], setup=setup, number=number, also={"model": {"verified": False, "how": ""}})
 
 
+def test_the_top_says_why_a_trial_timed_out_or_failed(tmp_path: Path) -> None:
+    cause = {"kind": "head of line", "summary": "head-0 is first in the queue and does not fit", "at_ns": None}
+    trials = [
+        Made([STUCK], setup="strict", outcome="timeout", also={"timed_out": cause, "detail": "wait: after 10m"}),
+        Made([STUCK], setup="bare", number=2, outcome="timeout", also={"detail": "after 10m 0 of 1 were running"}),
+        Made([STUCK], setup="broken", number=3, outcome="failed", also={"detail": "the API server refused the Job"}),
+    ]
+    said = words(write_study(tmp_path, trials))
+    assert "strict timed out: head of line" in said and "head-0 is first in the queue and does not fit" in said
+    assert "bare timed out" in said and "after 10m 0 of 1 were running" in said
+    assert "broken failed" in said and "the API server refused the Job" in said
+
+
 def test_a_model_that_was_never_held_against_the_real_stack_is_not_the_winner(tmp_path: Path) -> None:
     trials = [Made([plain(took=8_000)], setup="kueue", number=1), guessed("fluence", 2_000, 2)]
     said = words(write_study(tmp_path, trials))
