@@ -184,7 +184,7 @@ def test_without_repeats_no_spread_is_invented(tmp_path: Path) -> None:
 def test_a_set_up_that_did_not_complete_has_no_speed(tmp_path: Path) -> None:
     stopped = Made([plain(took=1), STUCK], setup="stuck", number=2, outcome="timeout", also={"detail": "gave up"})
     said = words(write_study(tmp_path, [Made([plain()]), stopped]))
-    assert "1 of 2 set-ups completed everything; stuck did not complete everything." in said
+    assert "1 of 2 set-ups completed everything; stuck timed out." in said
     assert "stuckchecked modeltimeout1 of 2 done" in said
     assert "kwok took 12.0 s" in said
 

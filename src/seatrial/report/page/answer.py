@@ -14,7 +14,7 @@ from seatrial.record.trial_record import DAMAGED
 from seatrial.report.answer_figures import AnswerFigure, in_a_sentence
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, ended_well
-from seatrial.report.page.endings import endings
+from seatrial.report.page.endings import DID, endings
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.search_section import headlines
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
@@ -162,12 +162,12 @@ def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
     good = [setup for setup in view.setups if setup not in bad]
     how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
-    did = "clogged" if how == {"clogged"} else "did not complete everything"
+    did = DID.get(next(iter(how)), "") if len(how) == 1 else ""
     if how == {DAMAGED}:  # what completed is unknown
         return f"{listed(bad)} cannot be judged: files of {'its' if len(bad) == 1 else 'their'} trials are damaged."
     if not good:
-        return f"No set-up completed everything: {listed(bad)} {did}."
-    return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
+        return f"No set-up completed everything{f': {listed(bad)} {did}' if did else ''}."
+    return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did or 'did not'}."
 
 
 def _sent(view: View) -> str:
