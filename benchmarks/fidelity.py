@@ -200,7 +200,7 @@ def line(setup: str, trials: pl.DataFrame) -> str:
         f"{row['outcome']}{': ' + row['clog'] if row['clog'] else ''}" for row in trials.iter_rows(named=True)
     )
     ended = ", ".join(f"{count} {how}" for how, count in sorted(clogs.items()))
-    done = " ".join(str(value) for value in trials["completed"])
+    done = ", ".join(str(value) for value in trials["completed"].unique().sort())
     cells = [
         setup if setup == stack else f"{stack} ({setup})",
         ended,
@@ -233,7 +233,8 @@ def tables(cells: Sequence[Cell]) -> str:
             scenario = case.scenario.replace(f"{HERE.parent}/", "")
             commands += [shlex.join(["seatrial", "run", scenario, *asked])] if names else []
         head = ("set-up", "ended", "completed", *FIGURES, "valid")
-        text += [f"### {name}", "", "```", *commands, "```", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        text += [f"### {Path(CASES[name].scenario).stem}", "", "```", *commands, "```", ""]
+        text += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
         text += [*lines, ""]
     return "\n".join(text)
 
