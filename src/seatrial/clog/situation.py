@@ -81,7 +81,7 @@ class Situation:
         if not self.state.queued:
             return None
         held = ((workload.queue, declared(workload)) for workload in self.state.workloads if workload.admitted)
-        return QueueQuotas(self.state.fleet, held)
+        return QueueQuotas(self.state.fleet, held, closed=True)
 
     def lacks_quota(self, workload: WorkloadState) -> bool:
         """It waits for quota, and its queue has too little left."""
