@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seatrial.analysis.studies import Study
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 from seatrial.report.page import PageSection, write_page
 from seatrial.report.page.markup import Cell, Heading, chart, join, json_block, table, tag
 from seatrial.report.page.packing import pack

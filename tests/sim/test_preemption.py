@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.fleet import NODE_GONE, PREEMPTED
 from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Toleration
 from seatrial.model.units import SECOND

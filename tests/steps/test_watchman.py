@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.plan import NodeGroup, PodShape, Span, Step, Toleration, Trial, Workload
 from seatrial.model.settings import Settings
 from seatrial.model.state import State

@@ -40,11 +40,14 @@ STOP = "stop"  # from a worker that got a signal
 class Listener(Protocol):
     """Shows the progress of trials."""
 
-    def started(self, trial: str) -> None: ...
+    def started(self, trial: str) -> None:
+        """A trial begins."""
 
-    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int) -> None: ...
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int) -> None:
+        """A trial has come so far."""
 
-    def ended(self, trial: str, outcome: str, figures: dict[str, Any]) -> None: ...
+    def ended(self, trial: str, outcome: str, figures: dict[str, Any]) -> None:
+        """A trial is over."""
 
 
 class Executor(Protocol):

@@ -21,7 +21,7 @@ from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.search_section import search
 from seatrial.report.page.sensitivity import sensitivity
-from seatrial.report.page.steps import steps
+from seatrial.report.page.step_section import steps
 from seatrial.report.page.summary import summary
 from seatrial.report.page.teams import teams
 from seatrial.report.page.timeline import timeline
