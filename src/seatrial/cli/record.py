@@ -85,16 +85,17 @@ def record(
         raise typer.Exit(130)
 
 
-@record_app.command(epilog="Example: seatrial record nodes --context prod -o nodes.yaml")
+@record_app.command(epilog="Example: seatrial record nodes --context prod --into nodes.yaml")
 @with_volume
 def nodes(
     cluster: str | None = _CLUSTER,
     context: str | None = _CONTEXT,
     kubeconfig: Path | None = _KUBECONFIG,
     selector: str = typer.Option("", "-l", "--selector", metavar="SELECTOR", help="Only nodes with these labels."),
-    out: Path | None = typer.Option(
-        None, "-o", "--out", metavar="FILE", help="A file that ends in .yaml or .csv.", show_default=False
+    into: Path | None = typer.Option(
+        None, "--into", metavar="FILE", help="A file that ends in .yaml or .csv.", show_default=False
     ),
+    out: Path | None = typer.Option(None, "-o", "--out", hidden=True),  # the former form
     anonymise: bool = typer.Option(
         False, help="Replace labels, taints and their values by hashes, except Kubernetes' and GPU makers' own."
     ),
@@ -105,10 +106,11 @@ def nodes(
     """
     from seatrial.study.node_recording import record_nodes
 
-    if out is None:
-        raise UsageProblem("no place for the nodes", "name it with -o nodes.yaml")
-    check_file("-o", out)
-    found = record_nodes(_access(cluster, context, kubeconfig), out, selector, anonymise)
+    into = into or out
+    if into is None:
+        raise UsageProblem("no place for the nodes", "name it with --into nodes.yaml")
+    check_file("--into", into)
+    found = record_nodes(_access(cluster, context, kubeconfig), into, selector, anonymise)
     words = progress_console()
     kinds = len(found.groups)
     words.print(
@@ -116,7 +118,7 @@ def nodes(
     )
     for note in found.notes:
         words.print(note, soft_wrap=True, markup=False)
-    typer.echo(out)
+    typer.echo(into)
 
 
 def _duration(text: str) -> int | None:
