@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from seatrial.analysis.studies import Study
 from seatrial.record.request_log import RequestLog
-from seatrial.report.page import PageSection, write_page
-from seatrial.report.page.markup import Cell, Heading, chart, join, json_block, table, tag
+from seatrial.report.page import write_page
+from seatrial.report.page.markup import Cell, Heading, json_block, table, tag
 from seatrial.report.page.packing import pack
 from tests.analysis.making import MS, Job, Made, plain, write_study
 
@@ -228,15 +228,10 @@ def test_where_nothing_ran_the_page_says_so(tmp_path: Path) -> None:
     assert "1 of 1 trials were not run" in said
 
 
-def test_sections_of_others_come_behind_the_summary_and_charts_without_data_are_not_there(tmp_path: Path) -> None:
-    out = write_study(tmp_path, [Made([plain()])])
-    body = join(tag("p", "<b>"), chart("lines", {"x": {"label": "x"}, "y": {"label": "y"}, "panels": []}, "A title"))
-    text = write_page(Study.open(out), [PageSection("other", "Other", "From elsewhere", body)]).read_text(
-        encoding="utf-8"
-    )
+def test_sections_without_data_are_not_there(tmp_path: Path) -> None:
+    text = write_page(Study.open(write_study(tmp_path, [Made([plain()])]))).read_text(encoding="utf-8")
     sections = re.findall(r'<section id="(\w+)">', text)
-    assert sections[:2] == ["summary", "other"]
-    assert "&lt;b&gt;" in text
+    assert sections[0] == "summary"
     assert "totals" not in sections, "nothing varies"
     assert "clog" not in sections, "nothing clogged"
 

@@ -23,8 +23,8 @@ MetricSample = tuple[str, str, float]  # metric, labels, value
 class MetricsLog:
     """The file of one process."""
 
-    def __init__(self, directory: Path, writer: str = "") -> None:
-        self._file = AppendOnly(directory / f"metrics-{writer or writer_name()}.tsv")
+    def __init__(self, directory: Path) -> None:
+        self._file = AppendOnly(directory / f"metrics-{writer_name()}.tsv")
         self._seen: set[tuple[str, str, str]] = set()
 
     def add(self, at: int, source: str, samples: Iterable[MetricSample]) -> None:
