@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.cli.output import check_file, error_console, progress_console, with_volume
+from seatrial.cli.output import check_file, error_console, print_lines, progress_console, with_volume
 from seatrial.model import diagnostics
 from seatrial.model.errors import UsageProblem
 
@@ -75,8 +75,7 @@ def record(
     words.print(
         f"{jobs.height:,} workload{'s' * (jobs.height != 1)} recorded{' in all' * found.resumed}", highlight=False
     )
-    for note in found.notes:
-        words.print(note, soft_wrap=True, markup=False)
+    print_lines(words, found.notes)
     typer.echo(found.trace)
     if found.interrupted and lasting:
         error_console().print(
@@ -116,8 +115,7 @@ def nodes(
     words.print(
         f"{found.count:,} node{'s' * (found.count != 1)} of {kinds:,} kind{'s' * (kinds != 1)}", highlight=False
     )
-    for note in found.notes:
-        words.print(note, soft_wrap=True, markup=False)
+    print_lines(words, found.notes)
     typer.echo(into)
 
 
