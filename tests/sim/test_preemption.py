@@ -176,7 +176,7 @@ def test_pods_of_a_stack_whose_queue_has_the_priorities_evict_nobody(tmp_path: P
     found = stacks.find("default")
     ledger = Ledger(found.stages, Segment(tmp_path))
     cluster = SimCluster(trial(*steps, nodes=[fakes(1)]), found, ledger, Submissions(tmp_path), tmp_path)
-    cluster._sim.pod_priorities = False
+    cluster._sim.pods.have_priorities = False
     cluster.run(run_steps(cluster, cluster._trial, never_judged, ()))
     assert ledger.evictions == 0
 

@@ -130,15 +130,6 @@ class Sim:
         made.preemption.delete, made.preemption.evicted = self.delete_pod, self.places.preempted
         return made
 
-    @property
-    def pod_priorities(self) -> bool:
-        """Whether pods have the priority of their workload; a stack whose queue has the priorities sets it to false."""
-        return self.pods.have_priorities
-
-    @pod_priorities.setter
-    def pod_priorities(self, have: bool) -> None:
-        self.pods.have_priorities = have
-
     def limit_queues(self) -> None:
         """A ResourceQuota per queue of the fleet, for a stack without queues of its own."""
         if self.fleet.queues:
