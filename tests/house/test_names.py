@@ -16,7 +16,7 @@ SRC = Path(__file__).parents[2] / "src" / "seatrial"
 MODULES = sorted(SRC.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 # Every stack folder has the same shape; these names mean the same in each of them.
-SHAPE_OF_A_STACK = {"model", "real", "objects"}
+SHAPE_OF_A_STACK = {"model", "real", "objects", "fleet_rules"}
 LONGEST_FUNCTION, LONGEST_MODULE = 60, 400
 # A module of `cli` is called like its command, which may be called like the package that does the work.
 COMMANDS = SRC / "cli"

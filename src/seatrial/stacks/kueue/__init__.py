@@ -10,7 +10,7 @@ from seatrial.model.plan import Amounts, Scalar, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, parse_quantity
 from seatrial.stacks.base import StackBase
-from seatrial.stacks.kueue.fleet_limits import uncovered, unfit
+from seatrial.stacks.kueue.fleet_rules import uncovered, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
