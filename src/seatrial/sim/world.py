@@ -324,7 +324,10 @@ class Sim:
 
     def _run(self, pod: int, duration: int) -> None:
         node = self.pods.node[pod]
-        self._ends_at[self.pods.job[pod]] = self.kernel.now + duration
+        job = self.pods.job[pod]
+        self._ends_at[job] = max(
+            self._ends_at.get(job, 0), self.kernel.now + duration
+        )  # a checkpoint ends others sooner
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:
