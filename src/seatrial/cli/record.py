@@ -25,7 +25,12 @@ record_app = typer.Typer(
 )
 _CLUSTER: Any = typer.Option(None, "--cluster", metavar="NAME", help="A kept cluster (`seatrial cluster up NAME`).")
 _CONTEXT: Any = typer.Option(None, "--context", metavar="C", help="Any cluster, by its kubeconfig context.")
-_KUBECONFIG: Any = typer.Option(None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config.")
+_KUBECONFIG: Any = typer.Option(
+    None,
+    "--kubeconfig",
+    metavar="FILE",
+    help="Instead of KUBECONFIG and ~/.kube/config; without --context its current context.",
+)
 
 
 @record_app.callback(epilog="Example: seatrial record --context prod -o january --for 24h")
@@ -132,10 +137,13 @@ def _duration(text: str) -> int | None:
 
 def _access(cluster: str | None, context: str | None, kubeconfig: Path | None) -> Access:
     from seatrial.clusters.access.target_access import access_of
+    from seatrial.kube import access_from
     from seatrial.model.plan import Target
 
     if cluster and (context or kubeconfig):
         raise UsageProblem("--cluster names one cluster and --context another", "keep one of them")
+    if kubeconfig and not context:
+        return access_from(kubeconfig)  # its current context will do: nothing is changed there
     return access_of(
         Target(cluster=cluster or "", context=context or "", kubeconfig=str(kubeconfig) if kubeconfig else "")
     )
