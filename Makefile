@@ -57,7 +57,7 @@ hunt: $(STAMP)
 	$(BIN)/pytest -m "hypothesis and not local" --hypothesis-profile hunt
 
 # Those of hours, which go on where they were cut off, are run by themselves.
-BY_THEMSELVES := $(addprefix benchmarks/,pictures.py fidelity.py stacks_table.py crowded.py study_cells.py)
+BY_THEMSELVES := $(addprefix benchmarks/,pictures.py fidelity.py crowded.py study_cells.py)
 bench: $(STAMP)
 	@for benchmark in $(filter-out $(BY_THEMSELVES),$(wildcard benchmarks/*.py)); do $(BIN)/python $$benchmark; done
 

@@ -44,7 +44,7 @@ from seatrial.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from seatrial.kube.shapes import Object
 from seatrial.model.control_plane import GoBinary
 from seatrial.model.labels import STUDY_LABEL
-from seatrial.record.requests import RequestLog, requests
+from seatrial.record.request_log import RequestLog, requests
 from seatrial.scenario.actions.send_requests import Requests
 
 KUBE_BURNER = GoBinary(

@@ -129,7 +129,7 @@ def main() -> None:
         for there in cases
     }
     try:
-        for _ in run_all(list(cells.values())):
+        for _ in run_all(list(cells.values()), asked.side_by_side):
             pass
     except KeyboardInterrupt:
         print("cut off; the same command goes on from here", file=sys.stderr)

@@ -1,29 +1,33 @@
-"""How far the simulator is from real components: the same scenarios on `sim` and on `local`, set-up by set-up.
+"""How far the simulator is from real components, and the tables of nine stacks: the same scenarios on `sim` and on `local`.
 
     python benchmarks/fidelity.py                                 everything, five repeats: about five hours
+    python benchmarks/fidelity.py --side-by-side 4                the same in two hours, four control planes at a time
     python benchmarks/fidelity.py --only jobs,mix                 two of the scenarios
     python benchmarks/fidelity.py --only mix,mcad --repeat 1      one stack in one of them: two minutes
-    python benchmarks/fidelity.py --print                         the rows of what is there
+    python benchmarks/fidelity.py --print                         the tables of what is there
 
 `jobs` is many-small-jobs with 20 jobs, `gangs` gang-ensemble with 3 gangs of each size that run 5 to 7 s (with 5 s for all,
 milliseconds would decide whether a scheduler that looks every second comes just too early, each time), `gpus` gpu-requests, whose
 last two workloads fit nowhere, `teams` two-teams with a minute of 3 s; `mix` is in no shipped scenario: GPU gangs and small single
-pods that arrive at random on two kinds of nodes (benchmarks/gpu-mix-short.yaml). Compared are total time and mean turnaround.
+pods that arrive at random on two kinds of nodes (benchmarks/gpu-mix-short.yaml).
 
-A repeat has the same load on both, so differences are taken repeat by repeat; their 95 % interval is Student's, of the logarithms.
-It can be cut off at any time: ended trials are kept, and the same command goes on from there. A row per set-up, as Markdown; the
-figures of the day stand in docs/fidelity.md. Ends with status 1 if a set-up is off by more than 10 %, or ends otherwise there.
+Prints one row per set-up with total time and mean turnaround on both clusters, then one table per scenario with what `local`
+measured and the command that makes it. A repeat has the same load on both clusters, so differences are taken repeat by repeat;
+their 95 % interval is Student's, of the logarithms. The command can be interrupted: ended trials are kept, and the same command
+continues. Exit status 1 if a set-up is off by more than 10 %, or ends otherwise on `sim` than on `local`.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -48,12 +52,13 @@ STUDENT = {
     19: 2.09,
     29: 2.05,
 }
+# Those of the longest trials first, so that none of them is left at the end.
 CASES = {
-    "jobs": Case("many-small-jobs", ("--set", "jobs=20"), "5m"),
-    "gangs": Case("gang-ensemble", ("--set", "iters=3", "--set", "duration=5s..7s"), "5m"),
-    "gpus": Case("gpu-requests", ("--set", "patience=20s"), "5m"),
+    "gangs": Case("gang-ensemble", ("--set", "iters=3", "--set", "duration=5s..7s"), "4m"),
     "teams": Case("two-teams", ("--set", "minute=3"), "5m"),
     "mix": Case(str(HERE / "gpu-mix-short.yaml"), (), "5m"),
+    "gpus": Case("gpu-requests", ("--set", "patience=20s"), "5m"),
+    "jobs": Case("many-small-jobs", ("--set", "jobs=20"), "5m"),
 }
 # Set-ups that a scenario has of its own for a stack; other stacks are run as shipped.
 SETUPS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -63,13 +68,14 @@ SETUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "teams": {"kueue": ("no-reclaim", "reclaim", "fair-no-reclaim", "fair")},
 }
-LACK_QUEUES = (
-    "default",
-    "coscheduling",
-    "gang",
-    "mcad",
-    "appwrapper",
-)  # they have no cohorts: two-teams leaves them out
+# What a table of one scenario shows of a set-up: the mean of the repeats that have the figure.
+FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "total": ("total_s", lambda value: f"{value:,.1f} s"),
+    "mean turnaround": ("mean_s", lambda value: f"{value:,.1f} s"),
+    "bound per second": ("bound_per_s", lambda value: f"{value:,.1f}"),
+    "time to bind, p99": ("schedule_p99_s", lambda value: f"{value:,.2f} s"),
+    "core-s held idle": ("held_idle_s", lambda value: f"{value:,.1f}"),
+}
 HEAD = (
     "| scenario | set-up | sim: total, mean turnaround | local: total, mean turnaround | off by: total | turnaround | load |\n"
     "|---|---|---|---|---|---|---|"
@@ -182,6 +188,57 @@ def report(found: Sequence[Row]) -> bool:
     return all(error <= MOST for error in errors) and all(row.same_end for row in found)
 
 
+def line(setup: str, trials: pl.DataFrame) -> str:
+    """A set-up's row in the table of a scenario."""
+
+    def mean(figure: str, shown: Callable[[float], str]) -> str:
+        values = [float(value) for value in trials[figure].drop_nulls()] if figure in trials.columns else []
+        return shown(statistics.mean(values)) if values else ""
+
+    stack = str(trials["stack"][0])
+    clogs = Counter(
+        f"{row['outcome']}{': ' + row['clog'] if row['clog'] else ''}" for row in trials.iter_rows(named=True)
+    )
+    ended = ", ".join(f"{count} {how}" for how, count in sorted(clogs.items()))
+    done = ", ".join(str(value) for value in trials["completed"].unique().sort())
+    cells = [
+        setup if setup == stack else f"{stack} ({setup})",
+        ended,
+        f"{done} of {trials['submitted'][0]}",
+        *(mean(*column) for column in FIGURES.values()),
+        f"{trials['valid'].cast(pl.String).str.to_lowercase().is_in(['true', 'yes']).sum()} of {trials.height}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(cells: Sequence[Cell]) -> str:
+    """One table per scenario, with the command that makes it; a stack that cannot run says why in its row."""
+    text: list[str] = []
+    for name in dict.fromkeys(cell.name for cell in cells):
+        of_table = [cell for cell in cells if cell.name == name]
+        lines: list[str] = []
+        for cell in of_table:
+            table = cell.table()
+            if table is not None and table.height:
+                setups = table["setup"].unique(maintain_order=True)
+                lines += [line(setup, table.filter(pl.col("setup") == setup)) for setup in setups]
+            elif why := cell.problem():
+                lines.append(f"| {cell.setup or cell.stack} | {why} |{' |' * (len(FIGURES) + 2)}")
+        commands = []
+        for setup in (False, True):
+            names: list[Any] = [cell.setup or cell.stack for cell in of_table if bool(cell.setup) is setup]
+            case, on, repeat = CASES[name], of_table[0].on, of_table[0].repeat
+            which = ["--setup" if setup else "--stack", ",".join(names)]
+            asked = ["--on", on, *which, *case.arguments, "--repeat", str(repeat), "--limit", case.limit]
+            scenario = case.scenario.replace(f"{HERE.parent}/", "")
+            commands += [shlex.join(["seatrial", "run", scenario, *asked])] if names else []
+        head = ("set-up", "ended", "completed", *FIGURES, "valid")
+        text += [f"### {Path(CASES[name].scenario).stem}", "", "```", *commands, "```", ""]
+        text += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        text += [*lines, ""]
+    return "\n".join(text)
+
+
 def main() -> int:
     parser = options(__doc__ or "", "out/fidelity")
     parser.add_argument("--repeat", type=int, default=5)
@@ -191,18 +248,18 @@ def main() -> int:
     cells = []
     for name in scenarios:
         for stack in stacks or STACKS:
-            if name == "teams" and stack in LACK_QUEUES:
-                continue
             for setup in SETUPS.get(name, {}).get(stack, ("",)):
                 both = [Cell(name, CASES[name], stack, on, asked.repeat, asked.keep, setup) for on in ("sim", "local")]
                 cells.append((both[0], both[1]))
     try:
         if not asked.print:
-            for _ in run_all([cell for both in cells for cell in both]):
+            for _ in run_all([cell for both in cells for cell in both], asked.side_by_side):
                 pass
     except KeyboardInterrupt:
         print("cut off; the same command goes on from here", file=sys.stderr)
-    return 0 if report(rows(cells)) else 1
+    fine = report(rows(cells))
+    print(f"\n{tables([local for _, local in cells])}")
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

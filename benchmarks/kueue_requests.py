@@ -24,7 +24,7 @@ import msgspec
 from seatrial.cli.main import main as seatrial
 from seatrial.clusters.local.audit_trail import AuditTrail
 from seatrial.observe import audit
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 from seatrial.sim.apiserver import ApiClient, ApiServer
 
 WINDOW_S = 10

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions

@@ -1,7 +1,7 @@
 """Studies of a benchmark, a cell each: one scenario, one stack, one cluster. What is there already is not run again.
 
-For stacks_table.py, fidelity.py and crowded.py. A cell is a folder CLUSTER-SCENARIO-STACK below the one that is kept. It is over
-when it has the file `cell.json`; a study that was cut off is resumed, and what could not be run says why in `cell.log`.
+For fidelity.py and crowded.py. A cell is a folder CLUSTER-SCENARIO-STACK in the folder of `--keep`. A cell with the file
+`cell.json` has ended; a study that was cut off is resumed, and `cell.log` says why a cell could not run.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +24,7 @@ import polars as pl
 
 STACKS = ("default", "coscheduling", "kueue", "gang", "mcad", "volcano", "yunikorn", "kai", "appwrapper")
 SETUP, INTERRUPTED = 3, 130  # statuses of seatrial: could not begin; Ctrl-C
-PROGRESS_S = 20.0
+PROGRESS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -100,35 +103,55 @@ class Cell:
             (self.folder / "cell.json").write_text(json.dumps(note))
 
     def _seatrial(self, command: Sequence[str]) -> int:
-        """Its status; now and then what it said last."""
+        """The exit status; prints the last line of the log now and then."""
         file = self.folder / "cell.log"
         with file.open("w") as log:
-            process = subprocess.Popen([sys.executable, "-m", *command], stdout=log, stderr=subprocess.STDOUT)
-        try:
-            while True:
-                try:
-                    return process.wait(timeout=PROGRESS_S)
-                except subprocess.TimeoutExpired:
-                    said = file.read_text(errors="replace").splitlines()
-                    print(f"    {said[-1] if said else 'begins'}", file=sys.stderr, flush=True)
-        except KeyboardInterrupt:
-            process.wait()  # it was interrupted as well, and seals what it has
-            raise
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        told, shown = False, time.monotonic()
+        while True:
+            try:
+                return process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                if STOPPED.is_set() and not told:
+                    process.send_signal(signal.SIGINT)  # it seals what it has
+                    told = True
+                if time.monotonic() - shown > PROGRESS_S:
+                    said, shown = file.read_text(errors="replace").splitlines(), time.monotonic()
+                    print(f"    {self.title}: {said[-1] if said else 'begins'}", file=sys.stderr, flush=True)
+
+    @property
+    def title(self) -> str:
+        return f"{self.on} {self.name} {self.setup or self.stack}"
 
 
-def run_all(cells: Sequence[Cell]) -> Iterator[Cell]:
-    """Runs what is not there yet, one after the other, with a line of progress each; yields every cell when it is over."""
-    for number, cell in enumerate(cells, 1):
-        head = f"[{number}/{len(cells)}] {cell.on} {cell.name} {cell.setup or cell.stack}"
+STOPPED = threading.Event()
+
+
+def run_all(cells: Sequence[Cell], side_by_side: int = 1) -> Iterator[Cell]:
+    """Runs the cells that are missing, so many side by side, with progress; yields every cell when it has ended."""
+
+    def run(number: int, cell: Cell) -> Cell:
+        head = f"[{number}/{len(cells)}] {cell.title}"
         if cell.note():
-            print(f"{head}: it is there", file=sys.stderr, flush=True)
-        else:
+            print(f"{head}: kept from an earlier run", file=sys.stderr, flush=True)
+        elif not STOPPED.is_set():
             print(f"{head}: {shlex.join(cell.command(str(cell.folder / 'study')))}", file=sys.stderr, flush=True)
             cell.run()
             note = cell.note()
             how = f"{note['took_s']} s, load average {note['load']}" if note else f"not run: {cell.problem()}"
             print(f"{head}: {how}", file=sys.stderr, flush=True)
-        yield cell
+        return cell
+
+    with ThreadPoolExecutor(side_by_side) as pool:
+        running = [pool.submit(run, number, cell) for number, cell in enumerate(cells, 1)]
+        try:
+            for ended in as_completed(running):
+                yield ended.result()
+        except KeyboardInterrupt:
+            STOPPED.set()
+            raise
 
 
 def chosen(only: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -150,4 +173,5 @@ def options(about: str, kept: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", type=Path, default=Path(kept), help="the folder of the studies; what is there is not run again"
     )
+    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="so many studies at a time")
     return parser

@@ -16,9 +16,9 @@ from seatrial.analysis.api_tables import api_table, by_identity, differences, re
 from seatrial.analysis.trial_figures import FUNCTIONS, Sample, asked_of
 from seatrial.model.figures import FIGURES, REQUESTS, Value
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.record import metrics, requests
+from seatrial.record import metrics, request_log
 from seatrial.record.metrics import MetricsLog
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 from seatrial.record.trial_record import TrialRecord
 
 
@@ -75,9 +75,9 @@ def test_counts_and_percentiles_are_exact_and_of_what_was_answered_well(tmp_path
 
 def test_sealing_changes_nothing(tmp_path: Path) -> None:
     one = trial(tmp_path / "t", some(20))
-    before = requests.requests(one.directory)
-    requests.seal(one.directory)
-    assert requests.requests(one.directory).equals(before)
+    before = request_log.requests(one.directory)
+    request_log.seal(one.directory)
+    assert request_log.requests(one.directory).equals(before)
     assert [p.name for p in one.directory.glob("requests*")] == ["requests.parquet"]
 
 
@@ -85,7 +85,7 @@ def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
     one = trial(tmp_path / "t", some(20))
     [segment] = one.directory.glob("requests-*.seg")
     segment.write_bytes(segment.read_bytes()[:-5])
-    assert requests.requests(one.directory).height == 19
+    assert request_log.requests(one.directory).height == 19
 
 
 def test_a_trial_without_requests_has_empty_figures(tmp_path: Path) -> None:

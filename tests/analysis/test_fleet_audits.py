@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.analysis.audits import audits
-from seatrial.model.fleet import ANY, PREEMPTED, RECLAIMED, Fleet, Preemption
+from seatrial.model.fleet import ANY, PREEMPTED, RECLAIMED, FlavorQuota, Fleet, Preemption, Queue
 from seatrial.model.plan import to_json
 from tests.analysis.making import Job, Made, plain, write_trial
 from tests.analysis.test_team_figures import QUEUEING, S, pod, queue, two_teams
@@ -93,6 +94,56 @@ def test_a_queue_whose_workload_does_not_fit_into_its_quota_is_not_kept_below_it
     assert found(tmp_path, trial(jobs, queue("red", 4), queue("blue", 4)))["kept below quota"]["count"] == 0
 
 
+def test_a_workload_that_its_own_queue_has_no_room_for_now_is_not_kept_below_quota(tmp_path: Path) -> None:
+    """blue holds 2 of its 4 and wants 3 more; a workload of 1 was there before, so some of blue's would fit into 2."""
+    borrowers = [held(0, 200, f"r{number}", "red") for number in range(6)]
+    own = [held(0, 1, "tiny", "blue"), held(1, 200, "b0", "blue", size=2)]
+    waits = held(200, 260, "b1", "blue", submitted=10, size=3)
+    queues = queue("red", 4), queue("blue", 4)
+    assert found(tmp_path, trial([*borrowers, *own, waits], *queues))["kept below quota"]["count"] == 0
+    fits = held(200, 260, "b1", "blue", submitted=10, size=2)
+    assert found(tmp_path, trial([*borrowers, *own, fits], *queues, number=2))["kept below quota"]["count"] == 1
+
+
+def test_a_queue_that_lacks_its_own_gpus_is_not_kept_below_quota_by_those_who_borrow_cores(tmp_path: Path) -> None:
+    quotas = [Queue(name, (FlavorQuota("", {"cpu": 4000, "nvidia.com/gpu": 2}),), "all") for name in ("red", "blue")]
+    phase = {"pods": [1], "gang": False, "duration_ns": 1}
+    shapes = {
+        "cores": {**phase, "requests": {"cpu": 1000}},
+        "gpus": {**phase, "requests": {"cpu": 1000, "nvidia.com/gpu": 1}},
+    }
+
+    def of(gpus: int, number: int) -> dict[str, Any]:
+        cores = [held(0, 200, f"r{n}", "red", phase="cores") for n in range(6)]
+        mine = [held(0, 200, f"b{n}", "blue", phase="gpus") for n in range(gpus)]
+        made = trial(
+            [*cores, *mine, held(200, 260, "late", "blue", submitted=10, phase="gpus")], *quotas, number=number
+        )
+        return found(tmp_path, replace(made, also={**made.also, "phases": shapes}))["kept below quota"]
+
+    assert of(2, 1)["count"] == 0
+    one = of(1, 2)
+    assert one["count"] == 1 and "blue held cpu 1 of its cpu 4 from 10.0 s to 200.0 s" in one["finding"]
+
+
+def test_the_remedy_of_an_inversion_is_one_that_the_stack_has(tmp_path: Path) -> None:
+    at = {"submitted": 10 * S, "completed": 110 * S}
+    late = Job(at, [pod(100, running=100, finished=110)], queue="red", name="high", priority=100)
+    low = replace(
+        late, at={"submitted": 20 * S, "completed": 60 * S}, pods=[pod(50, running=50, finished=60)], priority=0
+    )
+    fleet = to_json(Fleet((queue("red", 4),)))
+
+    def remedy(number: int, **also: Any) -> str:
+        moved = replace(low, name="low", evictions=[(55 * S, PREEMPTED, -1)])
+        made = Made([late, moved], end_ms=2000 * S, number=number, also=also)
+        return str(found(tmp_path, made)["priority inversion"]["finding"])
+
+    assert "A namespace's quota has no order" in remedy(1, fleet=fleet)
+    assert "`preemption: {within-queue: lower-priority}`" in remedy(2, fleet=fleet, quota_from="scheduled")
+    assert remedy(3).endswith("Check that the stack orders its queue by priority."), "`preemption` goes with queues"
+
+
 def test_priority_inversion_is_only_within_a_queue_and_of_workloads_that_ask_for_no_less(tmp_path: Path) -> None:
     high = held(100, 110, "high", "red", submitted=10, size=2, priority=100)
     low = held(50, 60, "low", "red", submitted=20, size=2)
@@ -133,6 +184,13 @@ def test_a_workload_evicted_again_and_again_is_named_with_whom_it_was_evicted_fo
     jobs = [held(0, 300, "victim", "red", evictions=moves), held(0, 300, "taker", "blue")]
     one = found(tmp_path, trial(jobs, queue("red", 4), queue("blue", 4)))["evicted again"]
     assert one["count"] == 1 and "victim of queue red 4 times (reclaimed 4, mostly for taker)" in one["finding"]
+    assert "it begins again: give it `checkpoint`, its queue more quota of its own, or others less" in one["finding"]
+    made = trial(jobs, queue("red", 4), queue("blue", 4), number=2)
+    phase = {"pods": [1], "requests": {"cpu": 1000}, "checkpoint_ns": 10_000_000_000}
+    saves = found(tmp_path, replace(made, also={**made.also, "phases": {"short": phase}}))["evicted again"]["finding"]
+    assert "from its last `checkpoint`: give its queue more quota of its own, or others less to borrow." in saves
+    alone = found(tmp_path, Made([replace(job, queue="") for job in jobs], stages=QUEUEING, end_ms=2000 * S, number=3))
+    assert "it begins again: give it `checkpoint`, or it a higher priority." in alone["evicted again"]["finding"]
 
 
 def test_a_workload_that_waits_while_later_ones_pass_starves(tmp_path: Path) -> None:

@@ -355,3 +355,19 @@ def test_a_schedulers_queue_counts_pods_that_have_a_node_and_a_resource_quota_th
     also = fleet(queue("red", 4)) | {"quota_from": since}
     trial = write_trial(tmp_path / "t", Made([job], stages=PLAIN, stack="volcano", end_ms=20 * S, also=also))
     assert asked(trial, "share(queue=red)") == [pytest.approx(share)]
+
+
+def test_pods_that_have_finished_want_nothing_though_their_jobs_are_not_complete_yet(tmp_path: Path) -> None:
+    """red's four pods are done at 10 s, and the Job controller writes so at 100 s: until 10 s both have half, and afterwards nobody
+    else wants red's half."""
+    red = Job({"submitted": 0, "completed": 100 * S}, [pod(0, running=0, finished=10)] * 4, queue="red", name="r0")
+    first = [pod(0, running=0, finished=100)] * 4
+    blue = Job(
+        {"submitted": 0, "completed": 100 * S},
+        [*first, *[pod(10, running=10, finished=100)] * 4],
+        queue="blue",
+        name="b0",
+    )
+    also = fleet(queue("red", 4), queue("blue", 4)) | {"quota_from": "scheduled"}
+    trial = write_trial(tmp_path / "t", Made([red, blue], stages=PLAIN, stack="volcano", end_ms=100 * S, also=also))
+    assert asked(trial, "share_error", "jain", "share(queue=red)") == [pytest.approx(part) for part in (0, 1, 0.5)]

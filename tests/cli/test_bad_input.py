@@ -46,6 +46,8 @@ def _refused(done: subprocess.CompletedProcess[str], folder: Path, status: int, 
     (("${jobs}", "${job}"), ["s.yaml:6:", "jobs"]),
     (("params: {jobs: 2}", "params: {jobs: 2}\nparams: {jobs: 3}"), ["s.yaml:3:", "params"]),
     (("cpu: 10m", "cpu: ten"), ["s.yaml:6:", "ten"]),
+    (("cpu: 10m", "cpu: ١"), ["s.yaml:6:", "500m"]),
+    (("duration: 1s", "duration: ３s"), ["s.yaml:6:", "10s"]),
     (("steps:", "steps: [\n"), ["s.yaml:"]),
     (("name: good", "name: good\nexpect: [\"complete == submitted\"]"), ["s.yaml:2:", "completed"]),
 ])  # fmt: skip

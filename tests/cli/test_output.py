@@ -85,7 +85,13 @@ def test_help_has_an_example(seatrial: Seatrial, command: str) -> None:
 
 def test_stacks_and_scenarios_are_listed(seatrial: Seatrial) -> None:
     assert {"default", "mcad"} <= {line.split()[0] for line in seatrial("stacks").stdout.splitlines() if line.split()}
-    assert "many-small-jobs" in seatrial("scenarios").stdout
+    scenarios = seatrial("scenarios").stdout.splitlines()
+    assert all(line.endswith("?") for line in scenarios), "in a pipe a line per scenario, with its whole question"
+    assert "many-small-jobs" in {line.split()[0] for line in scenarios}
+
+
+def test_the_list_of_commands_is_not_cut_off(seatrial: Seatrial) -> None:
+    assert "..." not in seatrial("--help").stdout.partition("Commands:")[2]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

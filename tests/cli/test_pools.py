@@ -102,3 +102,29 @@ def test_a_worker_that_is_ended_ends_the_run_with_a_line(tmp_path: Path, number:
         assert process.returncode == 3, words
         assert "a worker process died" in words
     assert eventually(lambda: not any(map(_alive, workers)), within_s=5)
+
+
+def _children(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_workers_still_start_ends_the_run_without_a_traceback(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "s.yaml").write_text(LONG)
+    process = subprocess.Popen(
+        [*COMMAND, "run", "s.yaml", "-o", "out", "-j", "2", "--repeat", "4"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert eventually(lambda: (tmp_path / "out" / "trials").exists() and len(_children(process.pid)) == 3)
+    workers = _children(process.pid)  # and the resource tracker of multiprocessing, which ignores signals
+    assert eventually(lambda: all("lib-dynload" in Path(f"/proc/{pid}/maps").read_text() for pid in workers)), (
+        "importing"
+    )
+    for pid in (*workers, process.pid):
+        os.kill(pid, number)  # as a terminal does
+    _, words = process.communicate(timeout=60)
+    assert "Traceback" not in words
+    assert process.returncode == 130, words
+    assert not any(map(_alive, workers))

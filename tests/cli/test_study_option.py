@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.test_verbosity import SCENARIO
 from tests.conftest import Seatrial
+from tests.docs.test_docs import LEAVES
 
 
 @pytest.fixture
@@ -40,3 +41,16 @@ def test_without_a_study_or_with_two_it_is_said_what_to_write(seatrial: Seatrial
         two = seatrial(*command.split(), "a", "-o", "b")
         assert two.returncode == 2
         assert "two study directories: a and -o b" in two.stderr
+
+
+def test_the_option_has_one_meaning_in_all_commands() -> None:
+    """Except in the former form of two commands, which their help does not name."""
+    shown = [param for leaf in LEAVES.values() for param in leaf.params if "-o" in param.opts and not param.hidden]
+    assert len(shown) > 6
+    assert {param.metavar for param in shown} == {"OUT"}
+
+
+@pytest.mark.parametrize("option", ["--into", "-o"])
+def test_nodes_are_written_into_a_file_which_the_former_option_names_too(seatrial: Seatrial, option: str) -> None:
+    assert "--into nodes.yaml" in seatrial("record", "nodes", "--kubeconfig", "none").stderr
+    assert "there is no directory no" in seatrial("record", "nodes", "--kubeconfig", "none", option, "no/n.yaml").stderr

@@ -22,6 +22,15 @@ def test_inspect_shows_a_trace_against_a_fleet_and_draws_it(seatrial: Seatrial, 
     assert (tmp_path / "pods-trace.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_shares_and_the_first_submission_are_of_the_jobs_that_a_replay_has(seatrial: Seatrial, tmp_path: Path) -> None:
+    gone = [samples.swf_line(job, 7200 * job, user=1, run=-1) for job in range(3)]
+    samples.swf(tmp_path / "t.swf", [*gone, samples.swf_line(8, 36000, user=2), samples.swf_line(9, 36060, user=2)])
+    done = seatrial("traces", "inspect", "t.swf")
+    assert "1 user (2 100%)" in done.stdout
+    assert "first submission Mon 1996-09-23 22:00 UTC" in done.stdout
+    assert "  Mon" + " " * 25 + "█" in done.stdout, "22:00 is the hour of both"
+
+
 def test_the_same_trace_gives_the_same_picture(seatrial: Seatrial, tmp_path: Path) -> None:
     samples.swf(tmp_path / "t.swf.gz")
     for name in ("a.png", "b.png"):

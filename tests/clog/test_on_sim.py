@@ -10,7 +10,7 @@ import pytest
 
 from seatrial import stacks
 from seatrial.clog import Diagnosis, diagnose, knot
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Step, Trial
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.ledger import Ledger

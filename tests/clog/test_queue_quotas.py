@@ -70,6 +70,16 @@ def test_a_workload_larger_than_its_queue_may_borrow_never_fits() -> None:
     assert free.kind == "not acting", free.summary
 
 
+def test_where_queues_admit_a_resource_without_quota_never_fits_and_a_scheduler_does_not_limit_it() -> None:
+    waits = of("red", 0, 1, admitted=False, waiting=0)
+    memory = Queue("red", (FlavorQuota("", {"memory": 2**30}),), "")
+    found = diagnose(shared([waits], memory), QUIET)
+    assert found.kind == "never fits"
+    assert "it requests cpu 2 and queue red has no quota of cpu: add cpu to its quota" in found.summary
+    pods = replace(waits, admitted=True, waiting=1)
+    assert diagnose(of_scheduler([pods], memory), QUIET).kind == "not acting"
+
+
 def test_the_head_of_one_queue_does_not_block_another() -> None:
     runs = of("red", 0, 5, nodes=range(5), running=5)
     head, other = of("red", 1, 2, admitted=False, waiting=0), of("blue", 2, 1, admitted=False, waiting=0)

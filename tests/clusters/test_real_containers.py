@@ -17,9 +17,8 @@ import pytest
 
 from seatrial.clusters import machine_checks
 from seatrial.clusters.containers import requirements
-from seatrial.clusters.containers.canary import why_no_container
 from seatrial.clusters.containers.pod_image import IMAGE, write_archive
-from seatrial.clusters.containers.requirements import Lack, cgroup_version, lacks, version
+from seatrial.clusters.containers.requirements import Lack, cgroup_version, lacks, version, why_no_container
 from seatrial.clusters.supervision.cluster_state import reap
 from seatrial.clusters.supervision.containers_left import ContainersPlace, is_left, remove_containers
 from seatrial.clusters.supervision.directories import clusters_root

@@ -48,6 +48,10 @@ def test_the_current_context_counts_where_none_is_named(tmp_path: Path) -> None:
     assert (access.server, access.context, access.namespace) == ("https://10.1.2.3:6443", "there", "mine")
 
 
+def test_the_only_context_counts_where_none_is_current(tmp_path: Path) -> None:
+    assert read(tmp_path, config().replace("current-context: there", "")).context == "there"
+
+
 @pytest.mark.parametrize(
     ("server", "host", "port", "tls", "prefix"),
     [
@@ -139,6 +143,7 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     assert LOOK_AGAIN <= 10
 
 
+TWO_CONTEXTS = config().replace("contexts:\n", "contexts:\n- {name: elsewhere, context: {cluster: c}}\n")
 NO_YAML = "clusters:\n- name: c\n  cluster: {server: [\n"
 
 
@@ -150,9 +155,9 @@ NO_YAML = "clusters:\n- name: c\n  cluster: {server: [\n"
         ("kind: Pod\n", r"config:1: this is a Pod", ""),
         ("", r"config has no contexts", "kubectl"),
         (
-            config().replace("current-context: there", ""),
+            TWO_CONTEXTS.replace("current-context: there", ""),
             r"no context named, and .*config has no current-context",
-            "one of: there",
+            "one of: elsewhere, there",
         ),
         ("clusters: {}\n", r"config:1: 'clusters' must be a list of mappings", ""),
         (config().replace("current-context: there", "current-context: theer"), "did you mean 'there'", "it has: there"),

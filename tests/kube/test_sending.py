@@ -19,7 +19,7 @@ from seatrial.kube import Client, clock
 from seatrial.kube.resources import CONFIGMAPS
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.record.metrics import metrics
-from seatrial.record.requests import RequestLog, requests
+from seatrial.record.request_log import RequestLog, requests
 from seatrial.scenario.actions.send_requests import Requester, Requests
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-${i}"}, "data": {"where": "${namespace}"}}

@@ -35,7 +35,7 @@ from seatrial.model.interfaces import Tally
 from seatrial.model.load import Load
 from seatrial.model.plan import Pace, PodShape, Setup, Workload
 from seatrial.model.units import SECOND
-from seatrial.record.requests import requests
+from seatrial.record.request_log import requests
 from seatrial.scenario.actions.send_requests import Requests
 from tests.ray_nodes import RayNodes, ray_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from seatrial.model.lifecycle import PLAIN
 from seatrial.model.units import MILLISECOND
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 
 VALID = {"valid": True, "reasons": []}
 LATE = {

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seatrial.analysis.studies import Study
-from seatrial.record.requests import RequestLog
-from seatrial.report.page import PageSection, write_page
-from seatrial.report.page.markup import Cell, Heading, chart, join, json_block, table, tag
+from seatrial.record.request_log import RequestLog
+from seatrial.report.page import write_page
+from seatrial.report.page.markup import Cell, Heading, json_block, table, tag
 from seatrial.report.page.packing import pack
 from tests.analysis.making import MS, Job, Made, plain, write_study
 
@@ -118,6 +118,19 @@ def guessed(setup: str, took: int, number: int) -> Made:
     return Made([plain(took=took)], setup=setup, number=number, also={"model": {"verified": False, "how": ""}})
 
 
+def test_the_top_says_why_a_trial_timed_out_or_failed(tmp_path: Path) -> None:
+    cause = {"kind": "head of line", "summary": "head-0 is first in the queue and does not fit", "at_ns": None}
+    trials = [
+        Made([STUCK], setup="strict", outcome="timeout", also={"timed_out": cause, "detail": "wait: after 10m"}),
+        Made([STUCK], setup="bare", number=2, outcome="timeout", also={"detail": "after 10m 0 of 1 were running"}),
+        Made([STUCK], setup="broken", number=3, outcome="failed", also={"detail": "the API server refused the Job"}),
+    ]
+    said = words(write_study(tmp_path, trials))
+    assert "strict timed out: head of line" in said and "head-0 is first in the queue and does not fit" in said
+    assert "bare timed out" in said and "after 10m 0 of 1 were running" in said
+    assert "broken failed" in said and "the API server refused the Job" in said
+
+
 def test_a_model_that_was_never_held_against_the_real_stack_is_not_the_winner(tmp_path: Path) -> None:
     trials = [Made([plain(took=8_000)], setup="kueue", number=1), guessed("fluence", 2_000, 2)]
     said = words(write_study(tmp_path, trials))
@@ -171,7 +184,7 @@ def test_without_repeats_no_spread_is_invented(tmp_path: Path) -> None:
 def test_a_set_up_that_did_not_complete_has_no_speed(tmp_path: Path) -> None:
     stopped = Made([plain(took=1), STUCK], setup="stuck", number=2, outcome="timeout", also={"detail": "gave up"})
     said = words(write_study(tmp_path, [Made([plain()]), stopped]))
-    assert "1 of 2 set-ups completed everything; stuck did not complete everything." in said
+    assert "1 of 2 set-ups completed everything; stuck timed out." in said
     assert "stuckchecked modeltimeout1 of 2 done" in said
     assert "kwok took 12.0 s" in said
 
@@ -215,15 +228,10 @@ def test_where_nothing_ran_the_page_says_so(tmp_path: Path) -> None:
     assert "1 of 1 trials were not run" in said
 
 
-def test_sections_of_others_come_behind_the_summary_and_charts_without_data_are_not_there(tmp_path: Path) -> None:
-    out = write_study(tmp_path, [Made([plain()])])
-    body = join(tag("p", "<b>"), chart("lines", {"x": {"label": "x"}, "y": {"label": "y"}, "panels": []}, "A title"))
-    text = write_page(Study.open(out), [PageSection("other", "Other", "From elsewhere", body)]).read_text(
-        encoding="utf-8"
-    )
+def test_sections_without_data_are_not_there(tmp_path: Path) -> None:
+    text = write_page(Study.open(write_study(tmp_path, [Made([plain()])]))).read_text(encoding="utf-8")
     sections = re.findall(r'<section id="(\w+)">', text)
-    assert sections[:2] == ["summary", "other"]
-    assert "&lt;b&gt;" in text
+    assert sections[0] == "summary"
     assert "totals" not in sections, "nothing varies"
     assert "clog" not in sections, "nothing clogged"
 

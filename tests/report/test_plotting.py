@@ -41,6 +41,10 @@ def test_a_stage_before_the_one_it_follows_is_impossible_if_errors_do_not_explai
     assert found(tmp_path / "coarse", *jobs, **COARSE) == {"short-2": "finished is 1.025 s before running"}
 
 
+def test_no_time_of_a_trial_that_was_killed_before_its_errors_were_recorded_is_impossible(tmp_path: Path) -> None:
+    assert found(tmp_path, plain(), _wrong(running=10), sources=[]) == {}
+
+
 def test_a_stage_that_nobody_saw_is_missing_only_if_a_later_one_was_reached(tmp_path: Path) -> None:
     under_way = Job({"submitted": 0, "created": 10}, [{"pods_created": 20, "scheduled": 30}])
     hidden = Job(

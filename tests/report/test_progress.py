@@ -145,3 +145,13 @@ def test_before_anything_is_done_nothing_is_foretold() -> None:
         progress.update("001-a-r1", 100, 1, 100, 1.0)
     assert "left" not in file.getvalue()
     assert progress.status == "0 of 2 trials ended after 3 s"
+
+
+def test_a_trial_that_was_cut_off_says_nothing_of_how_long_a_trial_takes() -> None:
+    progress, _, watch = log(16)
+    progress.started("001-kwok-r0")
+    watch.now = 0.6
+    progress.ended("001-kwok-r0", "completed", {})
+    progress.started("002-kwok-r0")
+    progress.ended("002-kwok-r0", "interrupted", {})
+    assert progress.status == "1 of 16 trials ended after 0.6 s; 0.6 s a trial, about 9 s left"

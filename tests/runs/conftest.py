@@ -93,3 +93,12 @@ def processes_of(state: Path) -> list[str]:
             if where.is_relative_to(state):
                 found.append(command[:120])
     return found
+
+
+def run_on_local(start: Start, directory: Path, scenario: str, timeout: float = 280) -> Path:
+    """Runs the scenario to its end, which must be a good one; returns the study."""
+    (directory / "mine.yaml").write_text(scenario)
+    process = start("run", "mine.yaml", "--on", "local", "-o", "out")
+    _, words = process.communicate(timeout=timeout)
+    assert process.returncode == 0, words
+    return directory / "out"

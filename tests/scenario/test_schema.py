@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from seatrial import stacks
 from seatrial.model.lifecycle import STANDARD
 from seatrial.model.settings import CONTROL_PLANE
-from seatrial.scenario.document import from_document, from_text, read, shipped
+from seatrial.scenario.document import from_text, read, shipped
 from seatrial.scenario.editor_schema import json_schema
-from seatrial.scenario.expansion import expand
 from seatrial.scenario.expression_grammar import OUTCOMES
 from tests.scenario.json_schema_subset import accepts
-from tests.scenario.support import SMALL, STACKS, with_steps
+from tests.scenario.support import SMALL, with_steps
 
 SCHEMA = json_schema()
 PAGE = (Path(__file__).parents[2] / "docs" / "scenario.md").read_text(encoding="utf-8")
@@ -62,19 +60,6 @@ def test_the_page_names_every_stage_outcome_and_component() -> None:
     assert all(f"`{stage.name}`" in section("Wait") for stage in STANDARD)
     assert all(f'`"{outcome}"`' in section("Expectations") for outcome in OUTCOMES)
     assert all(f"`{setting.component}`" in section("Settings") for setting in CONTROL_PLANE)
-
-
-EXAMPLES: list[Any] = [
-    yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_on_the_page_is_sound(example: dict[str, Any]) -> None:
-    base = {key: value for key, value in SMALL_DOCUMENT.items() if not (key == "stacks" and "setups" in example)}
-    document = {**base, **example}
-    assert expand(from_document(document, "docs/scenario.md"), on="sim", stacks=STACKS)
-    assert accepts(SCHEMA, document)
 
 
 def test_the_schema_is_plain_json_without_traces_of_python() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from seatrial import stacks
 from seatrial.scenario.findings import findings_of
 from tests.scenario.support import NODES, mistakes, trials
 
@@ -129,7 +130,6 @@ def findings(text: str) -> list[str]:
 
 FINDINGS = {
     "a lone queue in a cohort": (teams(C), "cohort 'all' has one queue and no quota: the queue has nothing to borrow"),
-    "a resource without quota": (teams(R, "queue: red, requests: {memory: 1Gi}"), "submit-1: queue 'red' has no quota of memory, which its workloads request: they are never admitted"),
     "larger than the quota": (teams(R, "queue: red, pods: 3, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 2 at most, and a workload of 3 pods needs 3: it is never admitted"),
     "larger than the borrowing limit": (teams("{red: {quota: {cpu: 2}, cohort: all, borrow: 1}, blue: {quota: {cpu: 2}, cohort: all}}", "queue: red, pods: 4, requests: {cpu: 1}"), "submit-1: queue 'red' may use cpu 3 at most, and a workload of 4 pods needs 4: it is never admitted"),
     "a flavor without quota": (teams(R, more="flavors: {a: {nodes: fake}, b: {nodes: fake}}\n").replace("{cpu: 2}", "{a: {cpu: 2}}"), "flavor 'b' has no quota in any queue"),
@@ -140,6 +140,16 @@ FINDINGS = {
 @pytest.mark.parametrize(("text", "expected"), FINDINGS.values(), ids=FINDINGS.keys())
 def test_what_is_valid_and_odd_is_said_before_the_run(text: str, expected: str) -> None:
     assert findings(text) == [expected]
+
+
+def test_only_kueue_never_admits_what_requests_a_resource_without_quota() -> None:
+    text = teams(R, "queue: red, requests: {cpu: 1, memory: 1Gi}", setups="stacks: [kueue, default]")
+    said = {
+        trial.setup.name: [*findings_of(trial), *stacks.find(trial.setup.stack).findings(trial)]
+        for trial in trials(text)
+    }
+    never = "submit-1: queue 'red' has no quota of memory, which its workloads request: Kueue never admits them (add memory to its `quota`)"
+    assert said == {"kueue": [f"set-up 'kueue': {never}"], "default": []}
 
 
 def test_what_fits_by_borrowing_is_no_finding() -> None:

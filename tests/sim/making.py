@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.fleet import Fleet
 from seatrial.model.lifecycle import index_of
 from seatrial.model.plan import (

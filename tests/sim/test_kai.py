@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,8 @@ from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.nodes import Nodes
+from seatrial.stacks.kai.kai_actions import KaiActions
+from seatrial.stacks.kai.kai_cache import KaiCache
 from seatrial.stacks.kai.kai_session import ACTIVE, HOLDS, PENDING, KaiJob, KaiNodes, KaiSession, KaiTask
 from seatrial.stacks.kai.model import KaiModel
 from seatrial.stacks.kai.queue_shares import QueueShare, ShareTree, divide
@@ -255,6 +258,26 @@ def test_consolidation_moves_a_pod_so_that_a_larger_one_fits(tmp_path: Path) -> 
     assert reasons(ran) == ["other"]
     assert "resource consolidation" in ran.evictions["message"][0]
     assert ran.end_s < 60
+
+
+def test_a_pod_is_bound_to_the_node_of_its_bind_request_though_the_same_session_plans_another_for_its_successor() -> (
+    None
+):
+    """With the second node, pods were bound to nodes that were full."""
+    made = Nodes([], Random(1))
+    for _ in range(2):
+        made.add(nodes(2, 4))
+    tree, shape = ShareTree(kai_queues(Fleet())), PodShape({"cpu": 2000})
+    job = KaiJob(0, "moved", "queue", 0, False, 0, 1, shape, (2000.0, 0.0, 0.0))
+    task = KaiTask(7, job, PENDING)
+    job.tasks.append(task)
+    session = KaiSession(KaiNodes(made, ["a", "b"], "binpack"), tree, {0: job})
+    actions = KaiActions(session, cast("KaiCache", None), Random(1), lambda _: False, str)
+    session.allocate(task, 0)
+    actions._bind(job, True)
+    session.evict(task)
+    session.pipeline(task, 1)
+    assert [pods for _, pods, _ in actions.done.binds] == [[(7, 0)]]
 
 
 def test_a_gang_that_lost_a_pod_for_good_is_evicted_after_the_staleness_grace(tmp_path: Path) -> None:

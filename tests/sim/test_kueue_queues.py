@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 from unittest.mock import patch
 
 import polars as pl
@@ -30,7 +31,9 @@ from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.apiserver import ApiClient
+from seatrial.stacks.kueue import admission_cycle
 from seatrial.stacks.kueue.admission_cycle import Head
+from seatrial.stacks.kueue.flavor_assignment import Assignment, assign
 from seatrial.stacks.kueue.pending import Entry
 from seatrial.stacks.kueue.quota_scheduler import QuotaScheduler
 from seatrial.stacks.kueue.quota_tree import QuotaNode, QuotaTree
@@ -334,3 +337,44 @@ def test_of_equal_workloads_of_a_queue_the_older_ones_are_admitted_first(fleet: 
     for one in fleet.queues:
         admitted = first(ran, one.name)
         assert admitted == sorted(admitted)
+
+
+def refused_again_and_again(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch, remembers: bool = True
+) -> tuple[Ran, int]:
+    """Queues that evict nobody, with two flavors and three sizes, and how often flavors were searched for a workload."""
+    searches = 0
+
+    def counted(*given: Any) -> Assignment:
+        nonlocal searches
+        searches += 1
+        return assign(*given)
+
+    monkeypatch.setattr(admission_cycle, "assign", counted)
+    if not remembers:
+        monkeypatch.setattr(admission_cycle, "_refusal_key", lambda *_: None)
+    quotas = (FlavorQuota("left", {"cpu": 4000}), FlavorQuota("right", {"cpu": 6000}))
+    queues = tuple(Queue(name, quotas, "all") for name in ("red", "blue"))
+    fleet = Fleet(queues, flavors=(Flavor("left", "left"), Flavor("right", "right")), preemption=Preemption())
+    nodes = tuple(
+        NodeGroup(name, 1, {"cpu": cpu, "memory": 256 * GI, "pods": 1000}, start=Span(SECOND))
+        for name, cpu in (("left", 8000), ("right", 12_000))
+    )
+    phases = tuple(
+        to_queue(f"{name}-{cpu}", name, jobs, cpu, pods=pods)
+        for name in ("red", "blue")
+        for cpu, pods in ((1, 1), (2, 1), (1, 3))
+    )
+    asked = shared(phases, DONE, queues=(), rules=fleet.preemption, fleet=fleet, nodes=nodes)
+    return run(asked, tmp_path), searches
+
+
+def test_workloads_that_ask_for_the_same_are_searched_flavors_for_once_until_quota_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that wait are tried again whenever a pod ends; each try of thousands cost as much as the first."""
+    ran, searches = refused_again_and_again(tmp_path / "remembers", 40, monkeypatch)
+    other, all_searches = refused_again_and_again(tmp_path / "forgets", 40, monkeypatch, remembers=False)
+    assert ran.count("released") == 6 * 40
+    assert ran.seen.equals(other.seen)
+    assert searches < all_searches / 2, (searches, all_searches)

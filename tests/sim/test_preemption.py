@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.fleet import NODE_GONE, PREEMPTED
 from seatrial.model.plan import NodeGroup, Pace, PodShape, Span, Toleration
 from seatrial.model.units import SECOND
@@ -176,7 +176,7 @@ def test_pods_of_a_stack_whose_queue_has_the_priorities_evict_nobody(tmp_path: P
     found = stacks.find("default")
     ledger = Ledger(found.stages, Segment(tmp_path))
     cluster = SimCluster(trial(*steps, nodes=[fakes(1)]), found, ledger, Submissions(tmp_path), tmp_path)
-    cluster._sim.pod_priorities = False
+    cluster._sim.pods.have_priorities = False
     cluster.run(run_steps(cluster, cluster._trial, never_judged, ()))
     assert ledger.evictions == 0
 

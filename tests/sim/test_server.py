@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from seatrial import stacks
 from seatrial.analysis.api_tables import unmatched
-from seatrial.clusters.sim import SimCluster, needs_loaded_apiserver
+from seatrial.clusters.sim_cluster import SimCluster, needs_loaded_apiserver
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Delay, FlowObject, Scalar, Step, Trial
 from seatrial.model.units import MILLISECOND, SECOND
 from seatrial.record.ledger import Ledger
 from seatrial.record.metrics import metrics
-from seatrial.record.requests import requests
+from seatrial.record.request_log import requests
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
 from seatrial.record.trial_record import TrialRecord

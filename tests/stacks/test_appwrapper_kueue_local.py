@@ -10,7 +10,7 @@ import pytest
 
 from seatrial import stacks
 from seatrial.clusters.programs.binaries import ensure_binaries
-from tests.runs.conftest import Start
+from tests.runs.conftest import Start, run_on_local
 
 pytestmark = pytest.mark.local
 
@@ -41,11 +41,8 @@ def built_too() -> None:
 def test_a_queue_takes_its_quota_back_and_the_appwrapper_that_gives_way_runs_again(
     start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "shared.yaml").write_text(SCENARIO)
-    process = start("run", "shared.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=220)
-    assert process.returncode == 0, words
-    times = pl.read_csv(tmp_path / "out" / "times.csv")
+    out = run_on_local(start, tmp_path, SCENARIO, 220)
+    times = pl.read_csv(out / "times.csv")
     order = [
         "submitted",
         "created",
@@ -59,9 +56,9 @@ def test_a_queue_takes_its_quota_back_and_the_appwrapper_that_gives_way_runs_aga
     back = times.filter(pl.col("phase") == "back")
     for before, after in itertools.pairwise([back[f"{stage}_s"] for stage in order]):
         assert (after - before > -0.05).all(), (before.name, after.name)  # two watches may differ by some milliseconds
-    events = pl.read_parquet(next((tmp_path / "out").glob("trials/*/evictions.parquet")))
+    events = pl.read_parquet(next(out.glob("trials/*/evictions.parquet")))
     assert events["event"].to_list() == ["evicted", "readmitted"]
     assert events["reason"][0] == "reclaimed"
     assert events["by"][0] == 2, "the workload of the other queue, submitted last"
-    pods = pl.read_csv(tmp_path / "out" / "pods.csv").filter(pl.col("workload").str.starts_with("wide"))
+    pods = pl.read_csv(out / "pods.csv").filter(pl.col("workload").str.starts_with("wide"))
     assert pods["lost_s"].count() == 3, "the pods of the one that gave way"

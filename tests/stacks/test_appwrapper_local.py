@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
 from pathlib import Path
 
 import polars as pl
@@ -13,8 +10,7 @@ import pytest
 
 from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.stacks.appwrapper.real import BINARY
-from tests.runs.conftest import Start, component_pid
-from tests.waiting import eventually
+from tests.runs.conftest import Start, run_on_local
 
 pytestmark = pytest.mark.local
 
@@ -46,11 +42,7 @@ def built_too() -> None:
 
 @pytest.fixture
 def study(start: Start, tmp_path: Path) -> Path:
-    (tmp_path / "reset.yaml").write_text(SCENARIO)
-    process = start("run", "reset.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=250)
-    assert process.returncode == 0, words
-    return tmp_path / "out"
+    return run_on_local(start, tmp_path, SCENARIO, 250)
 
 
 def test_every_phase_is_seen_and_a_gang_that_does_not_run_in_time_is_reset_and_runs_later(study: Path) -> None:
@@ -68,19 +60,3 @@ def test_every_phase_is_seen_and_a_gang_that_does_not_run_in_time_is_reset_and_r
     assert set(evicted["reason"]) == {"timed-out"}
     assert evicted["message"].str.starts_with("InsufficientPodsReady: ").all()
     assert list(events["event"]) == ["evicted", "readmitted"] * evicted.height
-
-
-def test_an_operator_that_is_killed_in_mid_run_is_started_again_and_every_workload_completes(
-    start: Start, tmp_path: Path
-) -> None:
-    process = start("run", "small.yaml", "--on", "local", "--stack", "appwrapper", "-o", "out", "--set", "jobs=30")
-    pid = component_pid("appwrapper")
-    jobs = tmp_path / "out" / "trials" / "001-appwrapper-r1" / "submitted.jsonl"
-    assert eventually(lambda: jobs.is_file() and jobs.stat().st_size > 0)
-    os.kill(pid, signal.SIGKILL)
-    _, words = process.communicate(timeout=150)
-    assert process.returncode == 0, words
-    row = pl.read_csv(tmp_path / "out" / "summary.csv").row(0, named=True)
-    assert (row["submitted"], row["completed"], row["outcome"]) == (30, 30, "completed")
-    trial = json.loads(next(tmp_path.glob("out/trials/*/trial.json")).read_text())
-    assert "appwrapper" in " ".join(trial["validity"]["deaths"])

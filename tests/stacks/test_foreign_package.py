@@ -34,7 +34,7 @@ def test_a_stack_of_another_package_is_listed_with_ours(seatrial: Seatrial, inst
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     place = lines.index(["drydock", "holds every workload back for an inspection"])
     assert lines[place + 1 : place + 7] == [
-        ["runs", "on     sim, kubeconfig"],
+        ["runs", "on        sim, kubeconfig"],
         ["needs", "a dock"],
         ["verified", "by nobody"],
         ["model", "not checked against the real stack yet: reports mark it and do not rank it"],

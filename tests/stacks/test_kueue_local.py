@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.runs.conftest import Start
+from tests.runs.conftest import Start, run_on_local
 
 pytestmark = pytest.mark.local
 
@@ -43,11 +43,8 @@ REFUSED = QUEUED.replace("expect", "settings: {kueue: {webhook-ca: wrong}, clog:
 
 
 def run(start: Start, directory: Path, scenario: str) -> pl.DataFrame:
-    (directory / "scenario.yaml").write_text(scenario)
-    process = start("run", "scenario.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=150)
-    assert process.returncode == 0, words
-    return pl.read_csv(directory / "out" / "times.csv", infer_schema_length=None)
+    out = run_on_local(start, directory, scenario, 150)
+    return pl.read_csv(out / "times.csv", infer_schema_length=None)
 
 
 def test_every_stage_is_seen_and_no_more_is_admitted_than_the_quota(start: Start, tmp_path: Path) -> None:

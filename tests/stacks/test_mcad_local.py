@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.runs.conftest import Start
+from tests.runs.conftest import Start, run_on_local
 
 pytestmark = pytest.mark.local
 
@@ -27,11 +27,8 @@ expect: ['outcome == "clogged"', 'clog == "aggregate admission"', "completed == 
 
 
 def test_every_stage_is_seen_and_no_more_is_let_go_than_the_cluster_has(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "queued.yaml").write_text(SCENARIO)
-    process = start("run", "queued.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=150)
-    assert process.returncode == 0, words
-    times = pl.read_csv(tmp_path / "out" / "times.csv").filter(pl.col("phase") == "short")
+    out = run_on_local(start, tmp_path, SCENARIO, 150)
+    times = pl.read_csv(out / "times.csv").filter(pl.col("phase") == "short")
     order = [
         "submitted",
         "created",

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.clusters.programs.binaries import ensure_binaries
 from seatrial.stacks.yunikorn.real import BINARY, NAME
-from tests.runs.conftest import Start, component_pid
+from tests.runs.conftest import Start, component_pid, run_on_local
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.local
@@ -48,12 +48,9 @@ def built_yunikorn() -> None:
 def test_pods_of_a_gang_get_nodes_only_once_placeholders_hold_one_for_each_of_them_or_have_timed_out(
     start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "gangs.yaml").write_text(SCENARIO)
-    process = start("run", "gangs.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=280)
-    assert process.returncode == 0, words
-    times = pl.read_csv(tmp_path / "out" / "times.csv")
-    pods = pl.read_csv(tmp_path / "out" / "pods.csv")
+    out = run_on_local(start, tmp_path, SCENARIO, 280)
+    times = pl.read_csv(out / "times.csv")
+    pods = pl.read_csv(out / "pods.csv")
     found = pods.group_by("workload").agg(pl.len(), bound=pl.col("bound_s").min(), nodes=pl.col("node").n_unique())
     found = found.join(times.select("workload", "phase", "size", "reserved_s"), on="workload")
     assert (found["len"] == found["size"]).all(), "placeholders are no pods of the workload"
@@ -106,16 +103,13 @@ expect: ["completed == 16", "evicted > 0", "evicted <= 4"]
 def test_a_queue_takes_back_what_it_is_guaranteed_and_no_queue_has_more_than_its_maximum(
     start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "teams.yaml").write_text(TEAMS)
-    process = start("run", "teams.yaml", "--on", "local", "-o", "out")
-    _, words = process.communicate(timeout=280)
-    assert process.returncode == 0, words
-    times = pl.read_csv(tmp_path / "out" / "times.csv")
+    out = run_on_local(start, tmp_path, TEAMS, 280)
+    times = pl.read_csv(out / "times.csv")
     blue, red = (times.filter(pl.col("phase") == phase) for phase in ("blue", "red"))
     assert blue["completed_s"].max() < red["completed_s"].max(), "blue did not wait for red"  # type: ignore[operator]
-    evictions = pl.read_parquet(tmp_path / "out" / "trials" / "001-yunikorn-r1" / "evictions.parquet")
+    evictions = pl.read_parquet(out / "trials" / "001-yunikorn-r1" / "evictions.parquet")
     assert set(evictions.filter(pl.col("event") == "evicted")["reason"]) == {"reclaimed"}
-    lone = pl.read_csv(tmp_path / "out" / "pods.csv").filter(pl.col("workload").str.starts_with("lone"))
+    lone = pl.read_csv(out / "pods.csv").filter(pl.col("workload").str.starts_with("lone"))
     together = max(
         ((lone["bound_s"] <= at) & (lone["finished_s"] > at)).sum() for at in lone["bound_s"].to_list()
     )  # fmt: skip

@@ -18,11 +18,11 @@ from seatrial.clusters.kwok.stage_objects import default_stages
 from seatrial.clusters.local import kept_planes
 from seatrial.clusters.local.components import PlaneOptions
 from seatrial.clusters.programs.binaries import ensure_binaries
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.plan import NodeGroup, Scalar, Span, Step, Target, Trial
 from seatrial.model.settings import CONTROL_PLANE, resolve
 from seatrial.model.units import MILLISECOND, SECOND
-from seatrial.record import requests
+from seatrial.record import request_log
 from seatrial.record.ledger import Ledger
 from seatrial.record.segments import Segment
 from seatrial.record.submissions import Submissions
@@ -96,9 +96,9 @@ class Runner:
         ending = cluster.run(main())
         submissions.close()
         ledger.close()
-        requests.seal(directory)
+        request_log.seal(directory)
         counts = {name: ledger.counts[number] for name, number in ledger.number.items()}
-        return Ran(ending, counts, requests.requests(directory), cluster.now() / SECOND)
+        return Ran(ending, counts, request_log.requests(directory), cluster.now() / SECOND)
 
 
 async def _change(cluster: Any, after: float, change: NodeChange) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from seatrial.clusters.live.live_cluster import LiveCluster
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import Expectation, Pace, Phase, PodShape
 from seatrial.model.units import MINUTE, SECOND

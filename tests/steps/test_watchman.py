@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import stacks
-from seatrial.clusters.sim import SimCluster
+from seatrial.clusters.sim_cluster import SimCluster
 from seatrial.model.plan import NodeGroup, PodShape, Span, Step, Toleration, Trial, Workload
 from seatrial.model.settings import Settings
 from seatrial.model.state import State
@@ -94,6 +94,22 @@ def test_long_runs_and_long_starts_are_no_clog(tmp_path: Path) -> None:
     slow = NodeGroup("slow", 1, {"cpu": 4000, "memory": GI, "pods": 110}, start=Span(5 * MINUTE))
     ran = run(trial(*to_the_end(submit(3, seconds=3000)), nodes=[slow]), tmp_path)
     assert ran.ending.outcome == "completed"
+
+
+def test_a_pod_that_ends_later_than_one_that_began_after_it_is_no_clog(tmp_path: Path) -> None:
+    """The replacement of a lost pod goes on at its checkpoint, and ends half an hour before the other pod of its workload."""
+    whole = PodShape({"cpu": 4000}, tolerations=(Toleration(),))
+    long = Submit("long", 1, (2,), False, whole, 3000 * SECOND, checkpoint=10 * SECOND)
+    first, more = (
+        NodeGroup(name, n, {"cpu": 4000, "memory": GI, "pods": 110}) for name, n in (("first", 1), ("more", 2))
+    )
+    steps: tuple[Step, ...] = (
+        (long,), (Pause("progress", 1400 * SECOND),), (NodeChange("add", "add", "more", add=more),), (Pause("b", 10 * SECOND),),
+        (NodeChange("gone", "remove", "first"),), (Wait("done", "completed", timeout=2 * HOUR),),
+    )  # fmt: skip
+    ran = run(trial(*steps, nodes=[first]), tmp_path)
+    assert ran.ending.outcome == "completed", ran.ending.detail
+    assert not ran.ending.stalls
 
 
 def test_a_pause_is_no_clog_and_nodes_that_come_are_waited_for(tmp_path: Path) -> None:

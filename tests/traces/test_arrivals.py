@@ -49,13 +49,17 @@ def test_speed_divides_arrivals_and_durations(tmp_path: Path) -> None:
 def test_fit_into_makes_the_last_arrival_then(tmp_path: Path) -> None:
     of = of_swf(tmp_path, replace(PLAIN, into=6 * S))
     assert (seconds(of.due)[-1], of.speed) == (6, 10)
+    part = of_swf(tmp_path, replace(PLAIN, into=6 * S, since=5 * S))
+    assert seconds(part.due) == pytest.approx([6 * 5 / 55, 6 * 5 / 55, 6])
 
 
 def test_a_window_begins_at_its_own_beginning(tmp_path: Path) -> None:
     of = of_swf(tmp_path, replace(PLAIN, since=5 * S, until=60 * S))
     assert seconds(of.due) == [5, 5]
     dated = of_swf(tmp_path, replace(PLAIN, since="1996-09-23T12:02:16", until="1996-09-23T12:03:00"))
-    assert dated.count == 2, "the trace begins at 12:02:11 UTC"
+    assert seconds(dated.due) == [5, 5], "the trace begins at 12:02:11 UTC"
+    early = of_swf(tmp_path, replace(PLAIN, since="1996-09-23", until="1996-09-23T12:03:00"))
+    assert seconds(early.due) == [0, 10, 10]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,8 @@ def test_a_window_begins_at_its_own_beginning(tmp_path: Path) -> None:
         (replace(PLAIN, since=3600 * S), "no job between", "from"),
         (replace(PLAIN, since=9 * S, until=5 * S), "not after", "until"),
         (replace(PLAIN, since="2017-13-09"), "is no date", "from"),
+        (replace(PLAIN, until="1990-01-01"), "no job between", "until"),
+        (replace(PLAIN, until=0), "no job between", "until"),
     ],
 )
 def test_a_window_without_jobs_is_a_mistake(tmp_path: Path, options: TraceOptions, said: str, option: str) -> None:
@@ -103,9 +109,16 @@ def test_fractions_of_a_gpu_become_what_was_asked_for(tmp_path: Path) -> None:
     path = samples.openb(tmp_path / "p.csv")
     up, milli, drop = (arrivals(path, replace(PLAIN, fractions=way)) for way in ("up", IN_MILLI, DROP))
     assert [asked.gpus for asked in up.asked] == [1, 2, 0]
-    assert "rounded up, 0 GPUs more" in up.notes[0] or "rounded up, 1 GPUs more" in up.notes[0]
+    assert up.notes == ("1 job asking for a fraction of a GPU: rounded up, 0.5 GPUs more in all",)
     assert [(asked.gpus, asked.gpu_milli) for asked in milli.asked] == [(0, 500), (0, 2000), (0, 0)]
     assert (drop.count, drop.notes) == (2, ("1 job left out: a fraction of a GPU",))
+
+
+def test_in_thousandths_whole_gpus_are_counted_so_where_no_job_asks_for_a_fraction_too(tmp_path: Path) -> None:
+    of = arrivals(samples.philly(tmp_path / "p.csv"), replace(PLAIN, fractions=IN_MILLI))
+    assert [(of.asked[place].gpus, of.asked[place].gpu_milli) for place in of.shape.tolist()] == [
+        (0, 6000), (0, 1000), (0, 2000)
+    ]  # fmt: skip
 
 
 def test_unknown_durations_and_sizes_are_left_out_or_assumed(tmp_path: Path) -> None:
@@ -115,6 +128,16 @@ def test_unknown_durations_and_sizes_are_left_out_or_assumed(tmp_path: Path) -> 
     assumed = of_swf(tmp_path, replace(PLAIN, unknown_duration=5 * S, unknown_size=2), lines)
     assert (seconds(assumed.durations), assumed.pods.tolist()) == ([60, 5, 60], [4, 4, 2])
     assert len(assumed.notes) == 2, "what was assumed is said"
+
+
+def test_a_trace_of_unknown_sizes_alone_has_no_jobs_of_one_pod_that_ask_for_nothing(tmp_path: Path) -> None:
+    lines = [samples.swf_line(1, 0, processors=-1), samples.swf_line(2, 5, processors=-1)]
+    with pytest.raises(TraceProblem, match=r"no job of t\.swf is left: 2 jobs left out: size unknown"):
+        of_swf(tmp_path, lines=lines)
+    assert of_swf(tmp_path, replace(PLAIN, unknown_size=3), lines).pods.tolist() == [3, 3]
+    known = [samples.swf_line(3, 60), *lines]
+    with pytest.raises(TraceProblem, match="size unknown"):
+        of_swf(tmp_path, replace(PLAIN, until=30 * S), known)
 
 
 def test_jobs_cancelled_before_they_ran_are_left_out(tmp_path: Path) -> None:
@@ -136,6 +159,10 @@ def test_a_sample_by_user_keeps_all_jobs_of_some_users(tmp_path: Path) -> None:
     assert of.jobs["user"].n_unique() == 3
     again = of_swf(tmp_path, replace(PLAIN, sample=TraceSample(0.3, "user", 2)), lines)
     assert set(again.jobs["user"]) != set(of.jobs["user"]), "another seed keeps others"
+    nobodys = of_swf(
+        tmp_path, replace(PLAIN, sample=TraceSample(0.3, "user")), [*lines, samples.swf_line(201, 5, user=-1)]
+    )
+    assert (nobodys.count, nobodys.notes[-1]) == (60, "1 job left out: user unknown")
     by_job = of_swf(tmp_path, replace(PLAIN, sample=TraceSample(0.5, "job")), lines)
     assert 70 < by_job.count < 130
 

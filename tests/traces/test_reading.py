@@ -88,6 +88,12 @@ def test_a_slurm_job_is_a_pod_per_node_and_its_steps_are_no_jobs(tmp_path: Path)
     assert trace.faults() == ["1 line left out: cut off or mixed up (line 7)"]
 
 
+def test_gpus_that_slurm_accounts_for_by_type_only_are_gpus(tmp_path: Path) -> None:
+    path = samples.sacct(tmp_path / "jobs.txt")
+    path.write_text(path.read_text().replace("gres/gpu:a100=4,gres/gpu=4,", "gres/gpu:a100=3,gres/gpu:v100=1,"))
+    assert rows(read(path), "gpu_milli", "gpu_model")[0] == (2000, "a100")
+
+
 def test_simkubes_objects_are_jobs_with_the_times_of_their_pods(tmp_path: Path) -> None:
     trace = read(samples.sktrace(tmp_path / "t.sktrace"))
     assert (trace.format.name, trace.starts_at) == ("sktrace", 1_700_000_000 * S)
@@ -154,6 +160,15 @@ def test_values_that_are_no_numbers_and_lines_that_are_too_long_are_faults(tmp_p
         "2 lines left out: cut off or mixed up (lines 3, 4)",
         "1 line left out: no submit time (line 5)",
     ]
+
+
+def test_negative_amounts_and_times_of_submission_are_faults(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("submit,duration,cpu,gpus,memory\n0,1,1,0,0\n1,1,-2,0,0\n2,1,-1,-0.5,0\n3,1,,,-8\n")
+    assert read(tmp_path / "t.csv").faults() == ["3 lines left out: negative amount (lines 3, 4, 5)"]
+    early = samples.swf(
+        tmp_path / "t.swf", [samples.swf_line(1, 100), samples.swf_line(2, -1), samples.swf_line(3, -5)]
+    )
+    assert read(early).faults() == ["2 lines left out: no submit time (lines 6, 7)"]
 
 
 @pytest.mark.parametrize(

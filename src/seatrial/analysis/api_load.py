@@ -14,7 +14,7 @@ import polars as pl
 from seatrial.model.units import SECOND
 from seatrial.record.layout import METRICS, REQUESTS, STARTS
 from seatrial.record.metrics import metrics
-from seatrial.record.requests import CLIENT, requests
+from seatrial.record.request_log import CLIENT, requests
 from seatrial.record.trial_record import TrialRecord
 
 NOWHERE = Path("/nonexistent")

@@ -24,7 +24,7 @@ from seatrial.model.figures import FIGURES
 from seatrial.model.units import SECOND
 from seatrial.record.files import atomic_write
 from seatrial.record.layout import API, DIFFERENCES
-from seatrial.record.requests import SERVER
+from seatrial.record.request_log import SERVER
 from seatrial.record.trial_record import TrialRecord
 
 COLUMNS = ("trial", "setup", "params", "repeat", "valid", "about", "who", "verb", "resource", "statistic", "value")

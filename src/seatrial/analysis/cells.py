@@ -8,15 +8,15 @@ from typing import Any
 from seatrial.model.figures import FIGURES
 from seatrial.record.trial_record import TrialRecord
 
-Cell = tuple[tuple[str, str], ...]  # the params that vary, with their values
+CellKey = tuple[tuple[str, str], ...]  # the params that vary, with their values
 
 
-def cell_of(trial: TrialRecord, names: Sequence[str]) -> Cell:
+def cell_of(trial: TrialRecord, names: Sequence[str]) -> CellKey:
     """The trial's values of these params."""
     return tuple((name, as_text(trial.params.get(name))) for name in names)
 
 
-def spelled(cell: Cell) -> str:
+def spelled(cell: CellKey) -> str:
     """`clients=5 size=1k`; empty where no param varies."""
     return " ".join(f"{name}={value}" for name, value in cell)
 

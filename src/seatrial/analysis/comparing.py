@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from seatrial.analysis.cells import Cell, cell_of, spelled
+from seatrial.analysis.cells import CellKey, cell_of, spelled
 from seatrial.analysis.resampling import Effect, holm, of_pairs, of_runs
 from seatrial.analysis.sides import MANY, ComparedRun, Side, between, varying_in, why_unlike, within
 from seatrial.analysis.studies import Study
@@ -191,12 +191,12 @@ def _who(side: Side, first: Side, second: Side) -> str:
     return side.setup if first.study.out == second.study.out else side.label
 
 
-def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[Cell, list[ComparedRun]]:
+def _by_cell(side: Side, names: Sequence[str], anyway: bool, notes: list[str]) -> dict[CellKey, list[ComparedRun]]:
     """Runs by cell: the trusted ones; in a cell without any, those that ended, marked."""
-    every: dict[Cell, list[ComparedRun]] = {}
+    every: dict[CellKey, list[ComparedRun]] = {}
     for run in side.runs:
         every.setdefault(cell_of(run.trial, names), []).append(run)
-    cells: dict[Cell, list[ComparedRun]] = {}
+    cells: dict[CellKey, list[ComparedRun]] = {}
     for cell, runs in every.items():
         vouched = [run for run in runs if run.trial.valid]
         kept = runs if anyway else vouched or [run for run in runs if not run.trial.cut_off]

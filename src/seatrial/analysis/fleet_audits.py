@@ -3,7 +3,7 @@
 They are made where a set-up has queues or workloads were evicted. Each names queues and workloads, and says what to change.
 
 - `quota exceeded`: queues that held more than their quota and what they may borrow, or a cohort that held more than all its quota.
-- `kept below quota`: queues that wanted their own quota and did not get it for 30 s or longer while others of the cohort borrowed.
+- `kept below quota` (kept_below_quota.py): queues that did not get their own quota for 30 s or longer while others borrowed.
 - `priority inversion`: workloads that waited while one of their queue with a lower priority, which asks for no less, got a place.
 - `freed nothing`: evictions for a workload that did not get its place within a minute.
 - `evicted again`: workloads that were evicted three times or more.
@@ -20,18 +20,17 @@ import numpy as np
 import polars as pl
 
 from seatrial.analysis.admission_audits import EXAMPLES, Audit, audit_of, quantity, seconds, seconds_of, some
-from seatrial.analysis.fair_shares import FleetUse, QuotaPool, Reals, borrowed_and_lent
+from seatrial.analysis.fair_shares import FleetUse, Reals
 from seatrial.analysis.holdings import has_admissions, over_ns, placed_ns
-from seatrial.analysis.occupancy import NEVER, Mask, Numbers
+from seatrial.analysis.kept_below_quota import kept_below, longest
+from seatrial.analysis.occupancy import NEVER, Numbers
 from seatrial.analysis.stage_times import Lifecycle
-from seatrial.model.fleet import ANY
 from seatrial.model.fleet import NEVER as NOBODY
-from seatrial.model.lifecycle import SUBMITTED
+from seatrial.model.lifecycle import PODS_CREATED, SUBMITTED
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.record.evictions import EVICTED
 
 TOGETHER_NS = 1 * SECOND  # changes within a second count as simultaneous
-KEPT_NS = 30 * SECOND  # taking quota back takes a cycle, an eviction and the end of pods
 PROMPT_NS = 1 * MINUTE  # a preemptor waits for the pods of its victims to end: 30 s of grace, and a margin
 AGAIN = 3
 ENDLESS = 1 << 62
@@ -45,7 +44,7 @@ def fleet_audits(seen: Lifecycle) -> list[Audit]:
     use, line = FleetUse(seen, seen.end_ns), _Line(seen)
     return [
         _quota_exceeded(seen, use),
-        _kept_below(seen, use),
+        kept_below(seen, use),
         _inverted(line),
         _freed_nothing(line),
         _evicted_again(line),
@@ -54,16 +53,6 @@ def fleet_audits(seen: Lifecycle) -> list[Audit]:
 
 
 # quotas
-
-
-def _longest(wrong: Mask, pool: QuotaPool) -> tuple[int, int, int]:
-    """The longest of the periods in which something is wrong (from, until), and their total length."""
-    if not wrong.any():
-        return 0, 0, 0
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], wrong, [False])).astype(np.int8)))
-    begins, ends = pool.moments[edges[::2]], pool.moments[edges[1::2]]
-    worst = int(np.argmax(ends - begins))
-    return int(begins[worst]), int(ends[worst]), int((ends - begins).sum())
 
 
 def _quota_exceeded(seen: Lifecycle, use: FleetUse) -> Audit:
@@ -78,7 +67,7 @@ def _quota_exceeded(seen: Lifecycle, use: FleetUse) -> Audit:
             if len(pool.queues) > 1 or pool.queues[0].cohort:
                 rows.append((f"cohort {pool.name}", used.sum(axis=0), pool.size(resource)))
             for name, held, allowed in rows:
-                since, until, lasted = _longest(held > allowed + 1e-6, pool)
+                since, until, lasted = longest(held > allowed + 1e-6, pool)
                 if until - since > TOGETHER_NS:
                     there = int(held[(pool.moments[:-1] >= since) & (pool.moments[:-1] < until)].max())
                     examples.append({
@@ -96,73 +85,6 @@ def _quota_exceeded(seen: Lifecycle, use: FleetUse) -> Audit:
             "at `declares` if pods request more than they declare."
         )
     return audit_of("quota exceeded", finding, len(examples), examples[:EXAMPLES])
-
-
-def _kept_below(seen: Lifecycle, use: FleetUse) -> Audit:
-    found: list[tuple[int, int, int, int, QuotaPool]] = []  # how long in all, from when to when the longest, queue
-    smallest = _smallest(seen)
-    for pool in use.pools:
-        resource = pool.contended
-        if not resource:
-            continue
-        used, wanted, own = pool.used(resource), pool.wanted(resource), pool.nominal(resource)
-        borrowed, _ = borrowed_and_lent(pool, resource)
-        in_all = borrowed.sum(axis=0)
-        for place, queue in enumerate(pool.queues):
-            least = smallest.get((queue.name, resource), 0)
-            if not least:
-                continue
-            waits, has_room = wanted[place] - used[place] >= least, own[place] - used[place] >= least
-            since, until, lasted = _longest(waits & has_room & (in_all > borrowed[place]), pool)
-            if until - since > KEPT_NS:
-                found.append((lasted, since, until, place, pool))
-    found.sort(key=lambda one: -one[0])
-    examples = [_kept_example(seen, *one) for one in found[:EXAMPLES]]
-    finding = "No queue was kept below its quota for longer than 30 s while others borrowed."
-    if found:
-        first = examples[0]
-        held, quota = (quantity(first["resource"], first[name]) for name in ("held", "quota"))
-        finding = (
-            f"{some(len(found), 'queue was', 'queues were')} kept below quota while others borrowed: {first['queue']} held "
-            f"{held} of its {quota} from {first['from_s']} s to {first['until_s']} s ({first['lasted_s']} s in all) while "
-            f"{', '.join(first['borrowers'])} borrowed. {_take_back(seen)}"
-        )
-    return audit_of("kept below quota", finding, len(found), examples)
-
-
-def _kept_example(seen: Lifecycle, lasted: int, since: int, until: int, place: int, pool: QuotaPool) -> dict[str, Any]:
-    here = (pool.moments[:-1] >= since) & (pool.moments[:-1] < until)
-    borrowed, _ = borrowed_and_lent(pool, pool.contended)
-    borrowers = np.flatnonzero((borrowed[:, here] > 0).any(axis=1))
-    return {
-        "queue": pool.queues[place].name, "resource": pool.contended, "quota": int(pool.nominal(pool.contended)[place]),
-        "held": int(pool.used(pool.contended)[place][here].min()), "from_s": seconds(seen, since), "until_s": seconds(seen, until),
-        "lasted_s": seconds_of(lasted), "borrowers": [pool.queues[n].name for n in borrowers[:EXAMPLES].tolist()],
-    }  # fmt: skip
-
-
-def _take_back(seen: Lifecycle) -> str:
-    rule = seen.trial.fleet.preemption.reclaim
-    if rule == NOBODY:
-        return "Write `preemption: {reclaim: any}` to let a queue reclaim its quota, or limit `borrow` or `lend`."
-    if rule != ANY:
-        return (
-            f"`reclaim: {rule}` reclaims from lower priorities only: write `reclaim: any`, or limit `borrow` or `lend`."
-        )
-    return "It may reclaim its quota: evictions.parquet has the workloads that it evicted; check how long their pods took to end."
-
-
-def _smallest(seen: Lifecycle) -> dict[tuple[str, str], int]:
-    """Queue and resource → what the smallest workload asks for."""
-    found: dict[tuple[str, str], int] = {}
-    sizes = seen.workloads.group_by("queue", "shape", maintain_order=True).agg(pl.col("pods").min()).rows()
-    for queue, name, pods in sizes:
-        phase = seen.trial.shapes.get(name) or {}
-        told = phase.get("declares")
-        for resource, amount in ((phase.get("requests") if told is None else told) or {}).items():
-            if amount:
-                found[queue, resource] = min(found.get((queue, resource), ENDLESS), int(amount) * int(pods))
-    return found
 
 
 # workloads
@@ -271,12 +193,13 @@ def _inverted(line: _Line) -> Audit:
 
 
 def _remedy_of_inversion(seen: Lifecycle) -> str:
-    """`preemption` has an effect only where a queue object is admitted: a ResourceQuota has no order."""
-    if not has_admissions(seen):
+    """`preemption` goes with queues, and has an effect where the stack has such: a ResourceQuota has no order."""
+    fleet = seen.trial.fleet
+    if fleet.queues and not has_admissions(seen) and seen.trial.quota_from == PODS_CREATED.name:
         return (
             "A namespace's quota has no order, each Job retries by itself: use a stack whose queue orders by priority."
         )
-    if seen.trial.fleet.preemption.within_queue == NOBODY:
+    if fleet.queues and fleet.preemption.within_queue == NOBODY:
         return "Let it take theirs with `preemption: {within-queue: lower-priority}`."
     return "Check that the stack orders its queue by priority."
 
@@ -325,10 +248,19 @@ def _evicted_again(line: _Line) -> Audit:
         reasons = ", ".join(f"{reason} {times}" for reason, times in one["reasons"].items())
         finding = (
             f"{some(len(found), 'workload was', 'workloads were')} evicted {AGAIN} times or more: {one['workload']}{where} "
-            f"{one['times']} times ({reasons}{mostly}). It starts over each time: give it `checkpoint`, its queue more quota "
-            "of its own, or others a lower borrowing limit."
+            f"{one['times']} times ({reasons}{mostly}). {_remedy_of_evictions(line, found[0][0])}"
         )
     return audit_of("evicted again", finding, len(found), examples)
+
+
+def _remedy_of_evictions(line: _Line, row: int) -> str:
+    saves = bool((line.seen.trial.shapes.get(line.phase[row]) or {}).get("checkpoint_ns"))
+    each = "Each time it goes on from its last `checkpoint`" if saves else "Each time it begins again"
+    give = [] if saves else ["it `checkpoint`"]
+    give += (
+        ["its queue more quota of its own", "others less to borrow"] if line.queue[row] else ["it a higher priority"]
+    )
+    return f"{each}: give {', or '.join([', '.join(give[:-1]), give[-1]] if give[1:] else give)}."
 
 
 def _starved(line: _Line) -> Audit:

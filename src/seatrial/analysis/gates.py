@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.analysis.cells import Cell, cell_of, spelled, varying
+from seatrial.analysis.cells import CellKey, cell_of, spelled, varying
 from seatrial.analysis.repeat_judging import FAILS, HOLDS, over_repeats
 from seatrial.analysis.sides import Side, sides_of, why_unlike
 from seatrial.analysis.studies import Study
@@ -60,7 +60,7 @@ class _JudgedRun:
     values: Mapping[str, Value]
 
 
-_Runs = dict[tuple[str, Cell, int], _JudgedRun]  # by set-up, params that vary, repeat
+_Runs = dict[tuple[str, CellKey, int], _JudgedRun]  # by set-up, params that vary, repeat
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class _Study:
         return list(dict.fromkeys(setup for setup, _, _ in self.runs))
 
     @property
-    def cells(self) -> list[Cell]:
-        """Cells, in the order of their trials."""
+    def cells(self) -> list[CellKey]:
+        """In the order of their trials."""
         return list(dict.fromkeys(cell for _, cell, _ in self.runs))
 
     def setup(self, named: str) -> str | None:
@@ -87,7 +87,7 @@ class _Study:
         of_stack = {setup for (setup, _, _), run in self.runs.items() if run.trial.stack == named}
         return of_stack.pop() if len(of_stack) == 1 else None
 
-    def repeats(self, setup: str, cell: Cell) -> list[int]:
+    def repeats(self, setup: str, cell: CellKey) -> list[int]:
         """The repeats that were run."""
         return [repeat for name, of, repeat in self.runs if (name, of) == (setup, cell)]
 
@@ -217,8 +217,8 @@ class _Gate:
                 return FAILS, f"cannot be judged: the baseline has no set-up '{reference.setup}'; it has {has}"
         return None
 
-    def _judged(self, setup: str, cell: Cell) -> Iterator[Verdict]:
-        """The verdicts in one cell; with `setup`, for that set-up."""
+    def _judged(self, setup: str, cell: CellKey) -> Iterator[Verdict]:
+        """In one cell; with `setup`, for that set-up."""
         where = f"{setup} {spelled(cell)}".strip()
         named = [(self.study, setup)] if setup else []
         for reference in self.expression.references.values():
@@ -279,7 +279,7 @@ class _Gate:
             return f"{first}; of {len(used)} repeats {left} can be used, and this comparison needs {needed}"
         return ""
 
-    def _values(self, setup: str, cell: Cell, repeat: int) -> dict[str, Value]:
+    def _values(self, setup: str, cell: CellKey, repeat: int) -> dict[str, Value]:
         """The values of all names in the expression, in one repeat."""
         own = self.study.runs.get((setup, cell, repeat)) or next(
             run for (_, of, number), run in self.study.runs.items() if (of, number) == (cell, repeat)
@@ -293,7 +293,7 @@ class _Gate:
         return values
 
     def _one_by_one(
-        self, setup: str, cell: Cell, where: str, repeats: Sequence[int], rows: Sequence[Mapping[str, Value]]
+        self, setup: str, cell: CellKey, where: str, repeats: Sequence[int], rows: Sequence[Mapping[str, Value]]
     ) -> Iterator[Verdict]:
         """Every repeat by itself: each must hold."""
         failed = False

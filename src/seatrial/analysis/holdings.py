@@ -3,7 +3,7 @@
 A workload holds quota from its admission until it is evicted, and again from the next admission until its queue object is released;
 of a workload with several pods, those that have finished hold nothing any more.
 A stack without a queue object counts pods: from created until finished or lost. A workload wants quota from its submission until
-it is over.
+it is over; of its pods that have finished nobody wants anything any more.
 
 Sums are integers (microseconds × units), as in `utilisation`: sums of groups are the sum of the whole, to the last digit.
 """
@@ -185,11 +185,13 @@ def held_spans(seen: Lifecycle) -> Spans:
 
 
 def wanted_spans(seen: Lifecycle) -> Spans:
-    """When workloads want quota, whether they have it or not."""
+    """When workloads want quota, whether they have it or not. Where pods are counted, one that has finished wants nothing although
+    the Job controller may write a minute later that its Job is complete."""
     over = _released(seen).fill_null(seen.end_ns).to_numpy()
     since = seen.workloads[SUBMITTED.name].to_numpy()
     rows = np.flatnonzero((seen.workloads["refused"].fill_null("") == "").to_numpy() & (over > since))
-    return Spans(rows, since[rows], over[rows], seen.workloads["pods"].to_numpy().astype(np.int64)[rows])
+    spans = Spans(rows, since[rows], over[rows], seen.workloads["pods"].to_numpy().astype(np.int64)[rows])
+    return _without_finished_pods(seen, spans)
 
 
 def _admissions(seen: Lifecycle) -> Spans:
@@ -224,11 +226,14 @@ def _admissions(seen: Lifecycle) -> Spans:
 def _without_finished_pods(seen: Lifecycle, spans: Spans) -> Spans:
     """A finished pod holds nothing more while its workload still runs (Kueue: reclaimablePods). The queue reads it in the Job's
     status, up to a second later: here is held a little less than in its own books, never more. Pods that finish within the last
-    second of a workload count until it is released, as their Job is then complete at once."""
+    second of a workload count until it is released, as their Job is then complete at once. Where no queue admits, each counts until
+    it has finished."""
     if FINISHED.name not in seen.pods.columns or not len(spans.row):
         return spans
-    pods = _with_ends(seen).filter((pl.col("size") > 1) & pl.col(FINISHED.name).is_not_null())
-    pods = pods.filter(pl.col(FINISHED.name).max().over("row") - pl.col(FINISHED.name) > POD_EVENTS_BATCHED)
+    pods = _with_ends(seen).filter(pl.col(FINISHED.name).is_not_null())
+    if has_admissions(seen):
+        early = pl.col(FINISHED.name).max().over("row") - pl.col(FINISHED.name) > POD_EVENTS_BATCHED
+        pods = pods.filter((pl.col("size") > 1) & early)
     held = pl.DataFrame({"row": spans.row, "since": spans.since, "until": spans.until})
     over = pods.select(pl.col("row").cast(pl.Int64), pl.col(FINISHED.name).alias("at")).join(held, on="row")
     over = over.filter(pl.col("until") > pl.col("at")).with_columns(pl.max_horizontal("since", "at").alias("since"))

@@ -14,6 +14,7 @@ from seatrial.analysis.stage_times import Lifecycle
 from seatrial.model.lifecycle import COMPLETED, FAILED, SUBMITTED
 from seatrial.model.units import SECOND
 
+_NO_LIMIT = 2**60  # an error that is not known; two of them, and a time of ten years, are less than 64 bits hold
 _Flags = npt.NDArray[np.bool_]
 
 
@@ -72,8 +73,8 @@ def _backwards(seen: Lifecycle, stages: Sequence[str]) -> list[tuple[str, str, _
         for earlier in reversed(stages[:place]):
             here = open_ & table[earlier].is_not_null().to_numpy()
             before = table[earlier].fill_null(0).to_numpy()
-            slack = seen.errors[later] + seen.errors[earlier]
-            flags = here & (at + np.minimum(slack, 2**62) < before)
+            slack = np.minimum(seen.errors[later], _NO_LIMIT) + np.minimum(seen.errors[earlier], _NO_LIMIT)
+            flags = here & (at + slack < before)
             if flags.any():
                 found.append((earlier, later, flags, before - at))
             open_ = open_ & ~here

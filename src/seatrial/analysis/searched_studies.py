@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
-from seatrial.analysis.cells import Cell, as_text, spelled
+from seatrial.analysis.cells import CellKey, as_text, spelled
 from seatrial.analysis.repeat_judging import Row
 from seatrial.analysis.search_answers import SearchAnswer, answer_of
 from seatrial.analysis.search_evidence import Evidence
@@ -140,7 +140,7 @@ class Case:
     """The subject of one search: a set-up, and values of the other params."""
 
     setup: str
-    params: Cell = ()
+    params: CellKey = ()
 
     def __str__(self) -> str:
         return f"{self.setup} ({spelled(self.params)})" if self.params else self.setup

@@ -57,6 +57,7 @@ class Search:
 
     @property
     def last(self) -> int:
+        """The index of the last value of the scale."""
         return len(self.scale) - 1
 
     @cached_property

@@ -64,10 +64,12 @@ class Study:
 
     @property
     def name(self) -> str:
+        """The name of its scenario."""
         return str(self.document.get("name", self.out.name))
 
     @property
     def on(self) -> str:
+        """The cluster that its trials ran on."""
         return str(self.document.get("on", ""))
 
     @property

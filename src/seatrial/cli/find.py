@@ -12,7 +12,7 @@ import typer
 
 from seatrial.cli import trial_options
 from seatrial.cli.find_question import AT_ONCE, BUDGET, REPEATS, AskedOptions, check_conditions
-from seatrial.cli.output import error_console, progress_console
+from seatrial.cli.output import error_console, print_lines, progress_console
 from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run import default_out, leave_at_once
 from seatrial.cli.run_plan import RunPlan, TrialOptions, Where, check_condition, listed, planned, prepared
@@ -141,13 +141,11 @@ def _run(plan: RunPlan, question: Question, out: Path, force: bool, jobs: int | 
     from seatrial.study.study_directory import left_behind, refuse_occupied
 
     notes, words = progress_console(), error_console()
-    for line in plan.notes:
-        notes.print(line, soft_wrap=True, markup=False)
+    print_lines(notes, plan.notes)
     if not resume:
         refuse_occupied(out, force)
     trials, unbuilt = prepared(plan, elsewhere=bool(ray))
-    for line in unbuilt:
-        words.print(line, soft_wrap=True, markup=False)
+    print_lines(words, unbuilt)
     searched = Searched(question, plan.source.name, plan.document, plan.asked, _of_values(plan, question, trials))
     interruption.listen()
     result = None
@@ -160,13 +158,11 @@ def _run(plan: RunPlan, question: Question, out: Path, force: bool, jobs: int | 
                 reporting=progress.say,
             )  # fmt: skip
     finally:
-        for line in left_behind(out, result.study if result else None):
-            words.print(line, soft_wrap=True, markup=False)
+        print_lines(words, left_behind(out, result.study if result else None))
     print_search(result.searches, result.cases, Console())
     for file in result.files:
         typer.echo(file)
-    for line in result.never_began():
-        words.print(line, soft_wrap=True, markup=False)
+    print_lines(words, result.never_began())
     if result.interrupted:
         words.print(f"interrupted; to continue: seatrial find --resume {out}", soft_wrap=True)
         leave_at_once(130)

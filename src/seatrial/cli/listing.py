@@ -14,7 +14,7 @@ from seatrial.cli.output import print_wrapped
 if TYPE_CHECKING:
     from seatrial.model.interfaces import Stack
 
-WORD_WIDTH = 13
+WORD_WIDTH = 16
 
 
 def stacks(
@@ -93,15 +93,12 @@ def scenarios() -> None:
 
     Example: seatrial scenarios
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from seatrial.scenario.document import shipped
 
-    table = Table("scenario", "question", box=None, pad_edge=False)
-    for scenario in shipped():
-        table.add_row(scenario.name, scenario.about)
-    Console().print(table)
+    found = list(shipped())
+    width = max(len(scenario.name) for scenario in found) + 2
+    for scenario in found:
+        print_wrapped(f"{scenario.name:<{width}}{scenario.about}", width)
 
 
 def schema() -> None:

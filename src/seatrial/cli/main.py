@@ -78,8 +78,11 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor.doctor,
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(with_volume(_command))
-app.add_typer(cluster_app, name="cluster")
+    _first = f"{' '.join((_command.__doc__ or '').split()).partition('. ')[0].rstrip('.')}."  # click would cut it at 45 characters
+    app.command(_name, short_help=_first)(with_volume(_command))
+app.add_typer(
+    cluster_app, name="cluster", short_help="Start, inspect and stop a real Kubernetes control plane on this machine."
+)
 app.add_typer(record_app, name="record")
 app.add_typer(traces_app, name="traces")
 

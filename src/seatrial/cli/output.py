@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,12 @@ def error_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Prints sentences as they are, a line each."""
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def print_wrapped(line: str, indent: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, progress_console, study_directory
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, print_lines, progress_console, study_directory
 from seatrial.model.errors import UsageProblem
 
 SHOWN = 8  # reasons
@@ -48,8 +48,7 @@ def plot(
     with disk_problems(out):
         done = draw(out, which, kind, Choice(head, tail, skip_errors))
     words = progress_console()
-    for note in done.notes:
-        words.print(note, soft_wrap=True, markup=False)
+    print_lines(words, done.notes)
     if done.errors.height:
         words.print(
             f"{done.errors.height} workloads have impossible times and are {'left out' if skip_errors else 'kept'}:"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.cli.output import check_file, error_console, progress_console, with_volume
+from seatrial.cli.output import check_file, error_console, print_lines, progress_console, with_volume
 from seatrial.model import diagnostics
 from seatrial.model.errors import UsageProblem
 
@@ -25,7 +25,12 @@ record_app = typer.Typer(
 )
 _CLUSTER: Any = typer.Option(None, "--cluster", metavar="NAME", help="A kept cluster (`seatrial cluster up NAME`).")
 _CONTEXT: Any = typer.Option(None, "--context", metavar="C", help="Any cluster, by its kubeconfig context.")
-_KUBECONFIG: Any = typer.Option(None, "--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG and ~/.kube/config.")
+_KUBECONFIG: Any = typer.Option(
+    None,
+    "--kubeconfig",
+    metavar="FILE",
+    help="Instead of KUBECONFIG and ~/.kube/config; without --context its current context.",
+)
 
 
 @record_app.callback(epilog="Example: seatrial record --context prod -o january --for 24h")
@@ -75,8 +80,7 @@ def record(
     words.print(
         f"{jobs.height:,} workload{'s' * (jobs.height != 1)} recorded{' in all' * found.resumed}", highlight=False
     )
-    for note in found.notes:
-        words.print(note, soft_wrap=True, markup=False)
+    print_lines(words, found.notes)
     typer.echo(found.trace)
     if found.interrupted and lasting:
         error_console().print(
@@ -85,16 +89,17 @@ def record(
         raise typer.Exit(130)
 
 
-@record_app.command(epilog="Example: seatrial record nodes --context prod -o nodes.yaml")
+@record_app.command(epilog="Example: seatrial record nodes --context prod --into nodes.yaml")
 @with_volume
 def nodes(
     cluster: str | None = _CLUSTER,
     context: str | None = _CONTEXT,
     kubeconfig: Path | None = _KUBECONFIG,
     selector: str = typer.Option("", "-l", "--selector", metavar="SELECTOR", help="Only nodes with these labels."),
-    out: Path | None = typer.Option(
-        None, "-o", "--out", metavar="FILE", help="A file that ends in .yaml or .csv.", show_default=False
+    into: Path | None = typer.Option(
+        None, "--into", metavar="FILE", help="A file that ends in .yaml or .csv.", show_default=False
     ),
+    out: Path | None = typer.Option(None, "-o", "--out", hidden=True),  # the former form
     anonymise: bool = typer.Option(
         False, help="Replace labels, taints and their values by hashes, except Kubernetes' and GPU makers' own."
     ),
@@ -105,18 +110,18 @@ def nodes(
     """
     from seatrial.study.node_recording import record_nodes
 
-    if out is None:
-        raise UsageProblem("no place for the nodes", "name it with -o nodes.yaml")
-    check_file("-o", out)
-    found = record_nodes(_access(cluster, context, kubeconfig), out, selector, anonymise)
+    into = into or out
+    if into is None:
+        raise UsageProblem("no place for the nodes", "name it with --into nodes.yaml")
+    check_file("--into", into)
+    found = record_nodes(_access(cluster, context, kubeconfig), into, selector, anonymise)
     words = progress_console()
     kinds = len(found.groups)
     words.print(
         f"{found.count:,} node{'s' * (found.count != 1)} of {kinds:,} kind{'s' * (kinds != 1)}", highlight=False
     )
-    for note in found.notes:
-        words.print(note, soft_wrap=True, markup=False)
-    typer.echo(out)
+    print_lines(words, found.notes)
+    typer.echo(into)
 
 
 def _duration(text: str) -> int | None:
@@ -132,10 +137,13 @@ def _duration(text: str) -> int | None:
 
 def _access(cluster: str | None, context: str | None, kubeconfig: Path | None) -> Access:
     from seatrial.clusters.access.target_access import access_of
+    from seatrial.kube import access_from
     from seatrial.model.plan import Target
 
     if cluster and (context or kubeconfig):
         raise UsageProblem("--cluster names one cluster and --context another", "keep one of them")
+    if kubeconfig and not context:
+        return access_from(kubeconfig)  # its current context will do: nothing is changed there
     return access_of(
         Target(cluster=cluster or "", context=context or "", kubeconfig=str(kubeconfig) if kubeconfig else "")
     )

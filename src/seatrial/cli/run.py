@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from seatrial.cli import gate_options, trial_options
-from seatrial.cli.output import error_console, progress_console
+from seatrial.cli.output import error_console, print_lines, progress_console
 from seatrial.cli.ray_option import check_ray, executor_on
 from seatrial.cli.run_plan import TrialOptions, Where, listed, planned, prepared
 from seatrial.model.errors import UsageProblem
@@ -79,8 +79,7 @@ def run(
     plan = planned(scenario, where, chosen, resume)
     check_ray(ray, plan.trials)
     notes = progress_console()
-    for line in plan.notes:
-        notes.print(line, soft_wrap=True, markup=False)
+    print_lines(notes, plan.notes)
     target = resume or out or default_out(plan.source.name)
     if dry_run:
         from seatrial.cli.dry_run import print_plan
@@ -91,8 +90,7 @@ def run(
         refuse_occupied(target, force)
     trials, unbuilt = prepared(plan, elsewhere=bool(ray))
     words = error_console()
-    for line in unbuilt:
-        words.print(line, soft_wrap=True, markup=False)
+    print_lines(words, unbuilt)
     interruption.listen()
     result = None
     try:
@@ -103,15 +101,13 @@ def run(
                 keeping=progress.keep, reporting=progress.say,
             )  # fmt: skip
     finally:
-        for line in left_behind(target, result.study if result else None):
-            words.print(line, soft_wrap=True, markup=False)
+        print_lines(words, left_behind(target, result.study if result else None))
     if result.study and result.study.trials:
         summary_table(result.study, Console())
     for file in result.files:
         typer.echo(file)
     gate_options.report_verdicts(result.study, result.verdicts, words, junit, summary)
-    for line in result.never_began():
-        words.print(line, soft_wrap=True, markup=False)
+    print_lines(words, result.never_began())
     if result.interrupted:
         words.print(progress.status, soft_wrap=True)
         words.print(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, error_console, progress_console, study_directory
+from seatrial.cli.output import OUT_ARGUMENT, OUT_OPTION, error_console, print_lines, progress_console, study_directory
 
 
 def sample(
@@ -39,8 +39,7 @@ def sample(
     with LiveLine(words) as line:
         result = look(out, follow=follow, project=project, told=line.update)
     stage_table(Study.open(out), Console())
-    for note in result.notes:
-        words.print(note, soft_wrap=True, markup=False)
+    print_lines(words, result.notes)
     if result.interrupted:
         error_console().print(f"interrupted; what was seen is in {out}", soft_wrap=True, markup=False)
         raise typer.Exit(130)

@@ -15,10 +15,11 @@ UNLIMITED = 1 << 62
 
 
 class QueueQuotas:
-    """Quotas and what is used of them. `held`: queue → what an admitted workload counts for, for each of them."""
+    """Quotas and what is used of them. `held`: queue → what an admitted workload counts for, for each of them. Without a quota a
+    resource is not limited; with `closed`, as Kueue has it, a workload that requests the resource is never admitted."""
 
-    def __init__(self, fleet: Fleet, held: Iterable[tuple[str, Amounts]]) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, held: Iterable[tuple[str, Amounts]], *, closed: bool = False) -> None:
+        self._fleet, self._closed = fleet, closed
         self._queues: Mapping[str, Queue] = {queue.name: queue for queue in fleet.queues}
         self.used: dict[str, dict[str, int]] = {name: {} for name in self._queues}
         for name, amounts in held:
@@ -47,7 +48,7 @@ class QueueQuotas:
         return found
 
     def lacking(self, queue: str, asked: Amounts) -> list[str]:
-        """The resources of which too little is left; one without a quota is not limited. Nothing for a queue that is not known."""
+        """The resources of which too little is left. Nothing for a queue that is not known."""
         if queue not in self._queues:
             return []
         left = self.left(queue)
@@ -58,6 +59,10 @@ class QueueQuotas:
         if queue not in self._queues:
             return ""
         most = self.most(queue)
+        if self._closed and (none := [name for name in asked if name not in most]):
+            which = " and ".join(none)
+            requests = quantities(only(asked, none))
+            return f"it requests {requests} and queue {queue} has no quota of {which}: add {which} to its quota"
         short = [name for name, amount in asked.items() if name in most and amount > most[name]]
         if not short:
             return ""

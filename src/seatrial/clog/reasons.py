@@ -6,31 +6,30 @@ enough; `quiet_ns` says how long.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from seatrial.clog import diagnosis as kinds
-from seatrial.clog.diagnosis import LISTED, Diagnosis, Edge
+from seatrial.clog.diagnosis import Diagnosis
 from seatrial.clog.knots import added, knot, missing, scaled
-from seatrial.clog.situation import COMPLETION, END, NODES, PODS, QUEUE, SCHEDULER, Situation, declared, lacking
-from seatrial.clog.wording import amounts_of, doing, listing, only, quantities, quoted, some
+from seatrial.clog.quota_reasons import head_of_line, quota_edges, quota_exhausted
+from seatrial.clog.situation import Situation
+from seatrial.clog.wording import (
+    PODS,
+    QUEUE,
+    REFUSED,
+    WORDS_SAID,
+    doing,
+    listing,
+    messages,
+    not_done,
+    quantities,
+    quoted,
+    said_of,
+    some,
+)
 from seatrial.model.state import State, WorkloadState
 from seatrial.model.units import SECOND, format_duration
-
-# Wording by the component that should act on a workload and does not.
-REFUSED = "pods refused"  # the Job controller says why it creates none
-_UNDONE = {
-    QUEUE: "would fit, and the queue does not admit {it}",
-    PODS: "may run, and the Job controller does not create {its} pods",
-    REFUSED: "may run, and {its} pods cannot be created",
-    SCHEDULER: "{has} pods that would fit, and the scheduler does not place them",
-    NODES: "{has} bound pods that the nodes do not start",
-    END: "{has} run for {its} duration, and {its} pods do not end",
-    COMPLETION: "{has} finished all {its} pods, and the Job controller does not complete {it}",
-}
-_WORDS_SAID = 2  # quotations in a summary; the diagnosis carries them all
 
 
 def diagnose(
@@ -45,7 +44,7 @@ def diagnose(
     a knot."""
     situation = Situation(state, quiet_ns, tuple(releases), tuple(dead), frozenset(moving))
     reasons: tuple[Callable[[Situation], Diagnosis | None], ...] = (
-        _dead, _too_large, _deadlock, _turns, _quota_exhausted, _queue_exhausted, _head_of_line, _nobody_acts,
+        _dead, _too_large, _deadlock, _turns, quota_exhausted, head_of_line, _nobody_acts,
     )  # fmt: skip
     return _first(situation, reasons)
 
@@ -56,7 +55,7 @@ def unfinished(state: State, quiet_ns: int, releases: Sequence[int] = (), patien
     situation = Situation(state, quiet_ns, tuple(releases), state.dead, frozenset())
     if not any(workload.runs or workload.starting for workload in state.workloads):
         return diagnose(state, quiet_ns, releases, state.dead)
-    return _first(situation, (_dead, *((_head_of_line,) if patient else ()), _still_running))
+    return _first(situation, (_dead, *((head_of_line,) if patient else ()), _still_running))
 
 
 def _first(situation: Situation, reasons: Sequence[Callable[[Situation], Diagnosis | None]]) -> Diagnosis:
@@ -72,7 +71,7 @@ def _dead(situation: Situation) -> Diagnosis | None:
     if not situation.dead:
         return None
     left = situation.state.workloads
-    said = "; ".join(quoted(text) for text in situation.dead[:_WORDS_SAID])
+    said = "; ".join(quoted(text) for text in situation.dead[:WORDS_SAID])
     summary = f"A component died: {said}. {some(len(left), 'workload')} not finished: {listing(situation.names(left))}."
     return Diagnosis(kinds.CONTROLLER_DEAD, summary, situation.names(left))
 
@@ -109,7 +108,7 @@ def _too_large(situation: Situation) -> Diagnosis | None:
             "in all": situation.grid.in_all(situation.grid.capacity, situation.grid.allowed(shape)),
             **({"quota": dict(situation.state.quota)} if situation.state.quota is not None else {}),
         },
-        _quota_edges([workload for workload in never if workload.admitted], situation.line)
+        quota_edges([workload for workload in never if workload.admitted], situation.line)
         if situation.state.queued
         else (),
         proven=not closed,
@@ -167,115 +166,7 @@ def _turns(situation: Situation) -> Diagnosis | None:
         situation.places(turning),
         {"held": _held(turning)},
         now.edges if now else (),
-        words=_said(turning),
-    )
-
-
-def _quota_exhausted(situation: Situation) -> Diagnosis | None:
-    """No waiting workload fits into the rest of the quota, and no workload that holds quota runs."""
-    left = situation.quota_left
-    line = [workload for workload in situation.line if workload.number not in situation.too_large]
-    holders = [workload for workload in situation.state.workloads if workload.admitted]
-    if left is None or not line or not holders or any(workload.runs for workload in holders):
-        return None
-    if not all(lacking(left, declared(workload)) for workload in line):
-        return None
-    short = sorted({name for workload in line for name in lacking(left, declared(workload))})
-    held = added(declared(workload) for workload in holders)
-    summary = (
-        f"{doing(situation.names(holders), 'holds', 'hold')} {quantities(only(held, short))} of the quota of "
-        f"{amounts_of(situation.state.quota or {}, short)} and cannot finish{_why_not(situation, holders)}. {line[0].name} waits "
-        f"for {quantities(only(declared(line[0]), short))} and {amounts_of(left, short)} is left"
-        + (f"; {len(line) - 1} more wait with it." if len(line) > 1 else ".")
-    )
-    return situation.diagnosis(
-        kinds.QUOTA_EXHAUSTED,
-        summary,
-        holders,
-        line,
-        {"quota": dict(situation.state.quota or {}), "held": held, "left": left, "wanted": declared(line[0])},
-        _quota_edges(holders, line),
-        words=_said([*holders, *line]),
-    )
-
-
-def _queue_exhausted(situation: Situation) -> Diagnosis | None:
-    """The same with several queues: every waiting workload lacks quota of its own queue, and no workload that holds quota runs."""
-    quotas = situation.quotas
-    line = [workload for workload in situation.line if workload.number not in situation.too_large]
-    holders = [workload for workload in situation.state.workloads if workload.admitted]
-    if quotas is None or not line or not holders or any(workload.runs for workload in holders):
-        return None
-    if not all(situation.lacks_quota(workload) for workload in line):
-        return None
-    first = line[0]
-    more = f" {len(line) - 1} more wait." if len(line) > 1 else ""
-    summary = (
-        f"{first.name} waits for {quotas.waits_for(first.queue, declared(first))}. {listing(situation.names(holders))} "
-        f"{'holds' if len(holders) == 1 else 'hold'} quota and cannot finish{_why_not(situation, holders)}.{more}"
-    )
-    held = added(declared(workload) for workload in holders)
-    amounts = {
-        "quota": quotas.own(first.queue),
-        "held": held,
-        "left": quotas.left(first.queue),
-        "wanted": declared(first),
-    }
-    return situation.diagnosis(
-        kinds.QUOTA_EXHAUSTED,
-        summary,
-        holders,
-        line,
-        amounts,
-        _quota_edges(holders, line),
-        words=_said([*holders, *line]),
-    )
-
-
-def _why_not(situation: Situation, holders: Sequence[WorkloadState]) -> str:
-    actors = Counter(actor for workload in holders if (actor := situation.undone(workload)))
-    if actors:
-        one = len(holders) == 1
-        return f": {'it' if one else 'they'} {_undone(actors.most_common(1)[0][0], one)}"
-    waiting = sum(missing(workload) for workload in holders)
-    return f": {some(waiting, 'pod')} of {'its' if len(holders) == 1 else 'theirs'} fit nowhere now" if waiting else ""
-
-
-def _head_of_line(situation: Situation) -> Diagnosis | None:
-    return next((found for line in situation.lines if (found := _blocked_line(situation, line))), None)
-
-
-def _blocked_line(situation: Situation, line: Sequence[WorkloadState]) -> Diagnosis | None:
-    """The blocked line of one queue."""
-    if len(line) < 2 or situation.fits_now(line[0]):
-        return None
-    behind = [
-        workload for workload in line[1:] if workload.number not in situation.too_large and situation.fits_now(workload)
-    ]
-    if not behind:
-        return None
-    head = line[0]
-    left = situation.quota_left
-    short = lacking(left, declared(head)) if left is not None else []
-    if situation.quotas and situation.lacks_quota(head):
-        lacks = f"waits for {situation.quotas.waits_for(head.queue, declared(head))}"
-    elif left is not None and short:
-        lacks = f"requests {quantities(only(declared(head), short))} and {amounts_of(left, short)} is left of the quota"
-    else:
-        room = situation.room[situation.grid.shape(head.shape)]
-        lacks = f"needs room for {some(missing(head), 'pod')} ({quantities(head.shape.requests)} each) and there is room for {room}"
-    summary = (
-        f"{head.name} is first in the queue and does not fit: it {lacks}. "
-        f"{listing(situation.names(behind))} would fit and {'waits' if len(behind) == 1 else 'wait'} behind it."
-    )
-    said = _said([head])
-    return Diagnosis(
-        kinds.HEAD_OF_LINE,
-        summary + _words(said),
-        (head.name,),
-        situation.names(behind),
-        amounts={"wanted": declared(head), **({"left": left} if left is not None else {})},
-        words=said,
+        words=said_of(turning),
     )
 
 
@@ -313,8 +204,8 @@ def _still_running(situation: Situation) -> Diagnosis | None:
             parts.append(f"Neither can {listing(situation.names(never[1:]))}.")
     if closed := situation.closed():
         parts.append(f"{closed}.")
-    said = (*state.troubles, *_said([*waiting, *never]))
-    summary, can_finish = " ".join(parts) + _words(said), len(state.workloads) - len(never)
+    said = (*state.troubles, *said_of([*waiting, *never]))
+    summary, can_finish = " ".join(parts) + messages(said), len(state.workloads) - len(never)
     holders, amounts = [*running, *starting], {"free": situation.free}
     return situation.diagnosis(
         kinds.STILL_RUNNING, summary, holders, [*waiting, *never], amounts, can_finish=can_finish, words=said
@@ -331,13 +222,13 @@ def _nobody_acts(situation: Situation) -> Diagnosis | None:
         return None
     left = max(actors.values(), key=len) if actors else list(situation.state.workloads)
     actor = next((name for name, workloads in actors.items() if workloads is left), "")
-    words = (*situation.state.troubles, *_said(left))
+    words = (*situation.state.troubles, *said_of(left))
     one = len(left) == 1
-    if actor == PODS and _said(left):
+    if actor == PODS and said_of(left):
         actor = REFUSED
-    what = _undone(actor, one) if actor else f"{'has' if one else 'have'} not ended, and a component reports trouble"
+    what = not_done(actor, one) if actor else f"{'has' if one else 'have'} not ended, and a component reports trouble"
     quiet = f": nothing has moved for {_time(situation.quiet_ns)}" if situation.quiet_ns else ""
-    summary = f"{listing(situation.names(left))} {what}{quiet}.{_words(words)}"
+    summary = f"{listing(situation.names(left))} {what}{quiet}.{messages(words)}"
     named = {workload.number for workload in left}
     waiters = [workload for workload in situation.state.workloads if workload.number not in named]
     wanted = added(scaled(w.shape.requests, missing(w)) for w in left)
@@ -357,37 +248,15 @@ def _unknown(situation: Situation) -> Diagnosis:
     if waiting:
         parts.append(doing(situation.names(waiting), "waits", "wait"))
     parts.append(f"free: {quantities(situation.free)}")
-    words = _said(workloads)
+    words = said_of(workloads)
     summary = "; ".join(parts)
-    summary = f"{summary[0].upper()}{summary[1:]}.{_words(words)}"
+    summary = f"{summary[0].upper()}{summary[1:]}.{messages(words)}"
     amounts = {"held": _held(workloads), "free": situation.free}
     return situation.diagnosis(kinds.UNKNOWN, summary, workloads, amounts=amounts, words=words)
 
 
-# the words
-
-
-def _undone(actor: str, one: bool) -> str:
-    words = {"it": "it", "its": "its", "has": "has"} if one else {"it": "them", "its": "their", "has": "have"}
-    return _UNDONE[actor].format(**words)
-
-
-def _said(workloads: Sequence[WorkloadState]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(workload.said for workload in workloads if workload.said))[:LISTED]
-
-
-def _words(words: Sequence[str]) -> str:
-    return f" Messages: {'; '.join(quoted(text) for text in words[:_WORDS_SAID])}." if words else ""
-
-
 def _held(workloads: Sequence[WorkloadState]) -> dict[str, int]:
     return added(scaled(workload.shape.requests, len(workload.nodes)) for workload in workloads)
-
-
-def _quota_edges(holders: Sequence[WorkloadState], line: Sequence[WorkloadState]) -> tuple[Edge, ...]:
-    pairs = ((holder, waiter) for waiter in line for holder in holders)
-    edges = (Edge(holder.name, kinds.QUOTA, declared(holder), waiter.name) for holder, waiter in pairs)
-    return tuple(islice(edges, LISTED))
 
 
 def _time(nanoseconds: int) -> str:

@@ -14,13 +14,23 @@ from seatrial.clog.diagnosis import Diagnosis, Edge
 from seatrial.clog.knots import added, missing, scaled
 from seatrial.clog.node_grid import Mask, NodeGrid
 from seatrial.clog.queue_quotas import QueueQuotas
-from seatrial.clog.wording import NAMED, amounts_of, listing, only, quantities, some
+from seatrial.clog.wording import (
+    COMPLETION,
+    END,
+    NAMED,
+    NODES,
+    PODS,
+    QUEUE,
+    SCHEDULER,
+    amounts_of,
+    listing,
+    only,
+    quantities,
+    some,
+)
 from seatrial.model.fit import obstacles
 from seatrial.model.plan import Amounts, NodeGroup
 from seatrial.model.state import State, WorkloadState
-
-# Which component acts next on a workload, in the order of its lifecycle.
-QUEUE, PODS, SCHEDULER, NODES, END, COMPLETION = "queue", "pods", "scheduler", "nodes", "end", "completion"
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Situation:
         if not self.state.queued:
             return None
         held = ((workload.queue, declared(workload)) for workload in self.state.workloads if workload.admitted)
-        return QueueQuotas(self.state.fleet, held)
+        return QueueQuotas(self.state.fleet, held, closed=True)
 
     def lacks_quota(self, workload: WorkloadState) -> bool:
         """Whether it waits for quota, and its queue has too little left."""

@@ -266,13 +266,12 @@ class Client:
         namespace: str = "",
         *,
         propagation: str = "Background",
-        missing_ok: bool = True,
     ) -> None:
-        """Deletes an object; with `missing_ok` one that does not exist is fine."""
+        """Deletes an object, if it exists."""
         try:
             await self.ask(resources.delete(resource, name, namespace, propagation=propagation), object)
         except ApiProblem as problem:
-            if problem.code != 404 or not missing_ok:
+            if problem.code != 404:
                 raise
 
     async def delete_collection(self, resource: Resource, namespace: str = "", **query: object) -> None:

@@ -20,14 +20,15 @@ from seatrial.kube.proxies import Proxy
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))  # detects a dead peer after 35 s
+TIMEOUT_S = 10.0
 
 
-async def dial(access: Access, make: Callable[[], P], context: ssl.SSLContext | None, timeout: float = 10.0) -> P:
+async def dial(access: Access, make: Callable[[], P], context: ssl.SSLContext | None) -> P:
     """A connected protocol, or `Unreachable` with cause and remedy. `context` is that of `access`, kept by the pool."""
     loop = asyncio.get_running_loop()
     name = (access.server_name or access.host) if context is not None else None
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(TIMEOUT_S):
             if access.proxy is None:
                 transport, protocol = await loop.create_connection(
                     make, access.host, access.port, ssl=context, server_hostname=name
@@ -35,7 +36,7 @@ async def dial(access: Access, make: Callable[[], P], context: ssl.SSLContext | 
             else:
                 transport, protocol = await _through(access.proxy, access, make, context, name)
     except (OSError, TimeoutError, EOFError) as error:  # ssl.SSLError is an OSError
-        raise _unreachable(access, error, timeout) from None
+        raise _unreachable(access, error) from None
     _keep_alive(transport)
     return protocol
 
@@ -105,14 +106,14 @@ async def _through(
         raise
 
 
-def _unreachable(access: Access, error: BaseException, timeout: float) -> Unreachable:
-    what, remedy = _explain(access, error, timeout)
+def _unreachable(access: Access, error: BaseException) -> Unreachable:
+    what, remedy = _explain(access, error)
     way = f" through the proxy {access.proxy}" if access.proxy else ""
     where = f"{access.place}: " if access.place else ""
     return Unreachable(f"{where}no connection to {access.server}{way}: {what}", remedy)
 
 
-def _explain(access: Access, error: BaseException, timeout: float) -> tuple[str, str]:
+def _explain(access: Access, error: BaseException) -> tuple[str, str]:
     match error:
         case ssl.SSLCertVerificationError():
             return _verification(access, error)
@@ -125,7 +126,7 @@ def _explain(access: Access, error: BaseException, timeout: float) -> tuple[str,
         case ConnectionRefusedError():
             return "nothing listens there", "start the cluster, or correct the address in the kubeconfig"
         case TimeoutError():
-            return f"no answer within {timeout:g} s", "check that the cluster runs and that no firewall is in the way"
+            return f"no answer within {TIMEOUT_S:g} s", "check that the cluster runs and that no firewall is in the way"
         case _:
             said: Any = getattr(error, "strerror", None) or error
             return f"{said or type(error).__name__}", "check that the cluster runs and the network to it is up"

@@ -137,13 +137,13 @@ class Kubeconfig:
         return ", ".join(str(file) for file in self.files)
 
     def context(self, name: str | None, *, must_name: bool = False) -> tuple[str, Section]:
-        """The context of this name; without a name the current context, unless `must_name`."""
+        """The context of this name; without a name the current or the only context, unless `must_name`."""
         if not self.contexts:
             raise SetupProblem(f"{self} has no contexts", "name the kubeconfig that kubectl uses for the cluster")
         remedy = f"pass --context with one of: {', '.join(sorted(self.contexts))}"
         if not name and must_name:
             raise SetupProblem(f"no context named, and the current context of {self} is not used by default", remedy)
-        name = name or self.current
+        name = name or self.current or (next(iter(self.contexts)) if len(self.contexts) == 1 else "")
         if not name:
             raise SetupProblem(f"no context named, and {self} has no current-context", remedy)
         if name not in self.contexts:

@@ -125,7 +125,6 @@ class PodStatus(Shape):
 
     phase: str = ""
     reason: str = ""
-    start_time: str | None = None
     nominated_node_name: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
@@ -153,7 +152,6 @@ class JobStatus(Shape):
     ready: int | None = None
     succeeded: int = 0
     failed: int = 0
-    start_time: str | None = None
     conditions: list[Condition] = []
 
 

@@ -59,13 +59,7 @@ class WatchState(msgspec.Struct):
     since: str = ""  # the resource version from which a watch was last begun
     gaps: list[Gap] = []
     silent: int = 0  # since when nothing can arrive; 0 while it can, and before the first list
-    lag_total: int = 0  # nanoseconds from arrival to handled, summed over events
-    lag_worst: int = 0
-
-    @property
-    def lag_mean(self) -> float:
-        """Nanoseconds from arrival to handled, on average."""
-        return self.lag_total / self.events if self.events else 0.0
+    lag_worst: int = 0  # nanoseconds from arrival to handled
 
 
 class _RawListing(msgspec.Struct):
@@ -165,9 +159,7 @@ class _Watch(Generic[T]):
                 continue
             self.on_event(stamp, kind, obj)
             state.events += 1
-            lag = now() - stamp
-            state.lag_total += lag
-            state.lag_worst = max(state.lag_worst, lag)
+            state.lag_worst = max(state.lag_worst, now() - stamp)
 
     async def _refused(self, head: ResponseHead, body: bytes, asked: str) -> None:
         if head.code == 410:

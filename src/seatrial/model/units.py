@@ -18,15 +18,15 @@ HOUR = 60 * MINUTE
 
 _DURATION_UNITS = {"ns": NANOSECOND, "us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND,
                    "s": SECOND, "m": MINUTE, "h": HOUR, "d": 24 * HOUR}  # fmt: skip
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
 
 _SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
              "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
              "P": Fraction(10**15), "E": Fraction(10**18), "Ki": Fraction(2**10), "Mi": Fraction(2**20),
              "Gi": Fraction(2**30), "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60)}  # fmt: skip
-_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?([numkMGTPE]|[KMGTPE]i)?")
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
+_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)", re.ASCII)
 _RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from seatrial.record.metrics import Sample
+from seatrial.record.metrics import MetricSample
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 PROC = Path("/proc")
 
 
-def machine() -> list[Sample]:
+def machine() -> list[MetricSample]:
     """Load average of a minute, busy processor seconds of all cores since boot, memory in use; empty without /proc."""
     try:
         load = float((PROC / "loadavg").read_text().split()[0])
@@ -31,9 +31,9 @@ def machine() -> list[Sample]:
     ]
 
 
-def processes(pids: Mapping[str, int]) -> dict[str, list[Sample]]:
+def processes(pids: Mapping[str, int]) -> dict[str, list[MetricSample]]:
     """Processor seconds and resident memory of each process that runs."""
-    found: dict[str, list[Sample]] = {}
+    found: dict[str, list[MetricSample]] = {}
     for name, pid in pids.items():
         try:
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

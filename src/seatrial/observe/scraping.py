@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from seatrial.record.metrics import Sample
+from seatrial.record.metrics import MetricSample
 
 # Metric → the labels that are kept.
 _FLOW = ("priority_level", "flow_schema")
@@ -64,7 +64,7 @@ _NAMES = {name.encode(): name for name in KEPT}
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-def samples(text: bytes) -> list[Sample]:
+def samples(text: bytes) -> list[MetricSample]:
     """The kept metrics of an exposition, summed over all other labels."""
     sums: dict[tuple[str, str], float] = {}
     cache: dict[bytes, str | None] = {}

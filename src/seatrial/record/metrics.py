@@ -17,17 +17,17 @@ from seatrial.record.segments import put_in_place, writer_name
 
 SCHEMA = {"at_ns": pl.Int64, "source": pl.String, "metric": pl.String, "labels": pl.String, "value": pl.Float64}
 
-Sample = tuple[str, str, float]  # metric, labels, value
+MetricSample = tuple[str, str, float]  # metric, labels, value
 
 
 class MetricsLog:
     """The file of one process."""
 
-    def __init__(self, directory: Path, writer: str = "") -> None:
-        self._file = AppendOnly(directory / f"metrics-{writer or writer_name()}.tsv")
+    def __init__(self, directory: Path) -> None:
+        self._file = AppendOnly(directory / f"metrics-{writer_name()}.tsv")
         self._seen: set[tuple[str, str, str]] = set()
 
-    def add(self, at: int, source: str, samples: Iterable[Sample]) -> None:
+    def add(self, at: int, source: str, samples: Iterable[MetricSample]) -> None:
         """Samples of a source at a time."""
         lines = []
         for metric, labels, value in samples:

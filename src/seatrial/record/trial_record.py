@@ -67,10 +67,12 @@ class TrialRecord:
 
     @property
     def name(self) -> str:
+        """The name of the trial: `001-kwok-r1`."""
         return str(self.document.get("trial", self.directory.name))
 
     @property
     def setup(self) -> str:
+        """The name of its set-up."""
         return str(self.document.get("setup", ""))
 
     @property
@@ -138,6 +140,7 @@ class TrialRecord:
 
     @property
     def phases(self) -> dict[str, dict[str, Any]]:
+        """What its submit phases submitted, by name."""
         return dict(self.document.get("phases") or {})
 
     @cached_property

@@ -28,7 +28,9 @@ def clock(seconds: float, decimals: int, deviation: float | None = None, plus_mi
 
 
 def roughly(seconds: float) -> str:
-    """An estimate: `40 s`, `12 m`, `2 h 05 m`."""
+    """An estimate: `0.4 s`, `40 s`, `12 m`, `2 h 05 m`."""
+    if 0.05 <= seconds < 0.95:
+        return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 90 else _hours(seconds)
 
 

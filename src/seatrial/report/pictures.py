@@ -14,7 +14,7 @@ from seatrial.analysis.studies import Study
 from seatrial.model.figures import FIGURES
 from seatrial.report.api_picture import load_figure
 from seatrial.report.drawing import MARKERS, colour, head, legend_height, our_style, save, short
-from seatrial.report.grouping import Group, grouped
+from seatrial.report.grouping import grouped
 from seatrial.report.search_picture import search_figure
 from seatrial.report.sensitivity_picture import sensitivity_figure
 from seatrial.report.size_picture import sizes_figure
@@ -23,31 +23,24 @@ from seatrial.report.step_pictures import write_step_pictures
 
 def write_pictures(study: Study, kind: str = "png") -> list[Path]:
     """Writes the pictures of the study that have something to show."""
-    out = study.out
     written = write_step_pictures(study, kind)
+    drawn = {
+        "totals": _totals_figure, "api": load_figure, "sensitivity": sensitivity_figure, "find": search_figure,
+        "sizes": sizes_figure,
+    }  # fmt: skip
     with our_style():
-        totals = _totals_figure(study, grouped(study.rows))
-        if totals is not None:
-            written.append(save(totals, out / f"totals.{kind}"))
-        load = load_figure(study)
-        if load is not None:
-            written.append(save(load, out / f"api.{kind}"))
-        sensitivity = sensitivity_figure(study)
-        if sensitivity is not None:
-            written.append(save(sensitivity, out / f"sensitivity.{kind}"))
-        search = search_figure(study)
-        if search is not None:
-            written.append(save(search, out / f"find.{kind}"))
-        sizes = sizes_figure(study)
-        if sizes is not None:
-            written.append(save(sizes, out / f"sizes.{kind}"))
+        for name, draw in drawn.items():
+            figure = draw(study)
+            if figure is not None:
+                written.append(save(figure, study.out / f"{name}.{kind}"))
     return written
 
 
-def _totals_figure(study: Study, groups: Sequence[Group]) -> Any | None:
+def _totals_figure(study: Study) -> Any | None:
     """Total time over the parameter, if exactly one varies and is a number."""
     from matplotlib.figure import Figure
 
+    groups = grouped(study.rows)
     name = next(iter(groups[0].params)) if groups and len(groups[0].params) == 1 else None
     if name is None or any(_as_number(group.params[name]) is None for group in groups):
         return None

@@ -89,9 +89,10 @@ class Progress(LiveView):
         self._trials = trials
         self._clock = clock
         self._running: dict[str, _RunningTrial] = {}
-        self._ended = 0
         self._kept = 0  # trials of an earlier run
-        self._spent = 0.0  # by the trials that ended, in seconds
+        self._ended = 0
+        self._complete = 0  # of those that ended: not cut off, which says nothing of how long a trial takes
+        self._spent = 0.0  # by these, in seconds
         self._began = clock()
         self._spoke = self._began - STATUS_EVERY_S + FIRST_STATUS_S
         super().__init__(self._console)
@@ -118,7 +119,9 @@ class Progress(LiveView):
         running = self._running.pop(trial, None)
         self._ended += 1
         seconds = self._clock() - running.since if running else 0.0
-        self._spent += seconds
+        if outcome != "interrupted":
+            self._complete += 1
+            self._spent += seconds
         took = f"ran for {roughly(seconds)}" if seconds >= FIRST_STATUS_S else ""
         well = outcome == "completed" and (
             not figures or (bool(figures.get("valid", True)) and not figures.get("failed"))
@@ -167,8 +170,8 @@ class Progress(LiveView):
     def _pace(self) -> list[str]:
         """Wall-clock time per trial and time left, by ended trials and the progress of running ones; empty below `LEAST`."""
         elapsed = self._clock() - self._began
-        done = self._ended + sum(self._share(trial) for trial in self._running.values())
-        told = [f"{roughly(self._spent / self._ended)} a trial"] if self._ended else []
+        done = self._complete + sum(self._share(trial) for trial in self._running.values())
+        told = [f"{roughly(self._spent / self._complete)} a trial"] if self._complete else []
         if done < LEAST or done >= self._trials:
             return told
         return [", ".join([*told, f"about {roughly(elapsed / done * (self._trials - done))} left"])]
@@ -176,7 +179,7 @@ class Progress(LiveView):
     def _share(self, trial: _RunningTrial) -> float:
         """The share of a running trial that is done, by its workloads or by the time of earlier trials, whichever is more."""
         by_workloads = min(trial.completed / trial.of, 1.0) if trial.of else 0.0
-        usual = self._spent / self._ended if self._ended else 0.0
+        usual = self._spent / self._complete if self._complete else 0.0
         by_time = min((self._clock() - trial.since) / usual, ALMOST) if usual else 0.0
         return max(by_workloads, by_time)
 
@@ -184,7 +187,7 @@ class Progress(LiveView):
     def status(self) -> str:
         """Trials that ended, for a user who interrupts the study."""
         elapsed = roughly(self._clock() - self._began)
-        return "; ".join([f"{self._ended} of {self._trials} trials ended after {elapsed}", *self._pace()])
+        return "; ".join([f"{self._complete} of {self._trials} trials ended after {elapsed}", *self._pace()])
 
     def _say(self, text: str, style: str) -> None:
         print_line(self._console, text, style)

@@ -25,7 +25,7 @@ from seatrial.model.errors import UsageProblem
 from seatrial.record.files import atomic_write
 from seatrial.record.layout import FORMATS
 from seatrial.report.drawing import STYLE, colour, head, legend_height, our_style, save, short
-from seatrial.report.step_times import KINDS, WHOLE, Seconds, Step, StepTimes, edges_of, step_times
+from seatrial.report.step_times import KINDS, WHOLE, Seconds, StepTimes, TimedStep, edges_of, step_times
 
 POINTS_DRAWN = 20_000  # per step, all set-ups together; more take long to draw and show no more
 BINS = 24
@@ -129,7 +129,7 @@ def _steps_figure(study: Study, times: StepTimes, which: str, notes: Sequence[st
 
 
 def _draw_step(
-    sheet: _Sheet, step: Step, setups: Sequence[str], bottom: float, across: _Scale, submitted_factor: float
+    sheet: _Sheet, step: TimedStep, setups: Sequence[str], bottom: float, across: _Scale, submitted_factor: float
 ) -> bool:
     """Draws one row; returns whether points were left out."""
     values = {setup: step.points[setup].joined() for setup in setups if setup in step.points}

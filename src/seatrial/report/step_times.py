@@ -37,7 +37,7 @@ class Points:
 
 
 @dataclass
-class Step:
+class TimedStep:
     """One row of a picture."""
 
     stage: str
@@ -52,7 +52,7 @@ class StepTimes:
     """The rows of one picture, and the trials pooled in it."""
 
     kind: str
-    steps: Sequence[Step]
+    steps: Sequence[TimedStep]
     setups: Sequence[str]
     trials: int
     workloads: int
@@ -66,7 +66,7 @@ def step_times(study: Study) -> dict[str, StepTimes]:
     stages = {"general": [name for name in order if name in _general(trials)], "detailed": order}
     steps = {kind: {name: _step(trials, name) for name in stages[kind][1:]} for kind in KINDS}
     for kind in KINDS:
-        steps[kind][WHOLE] = Step(WHOLE, WHOLE, "from submitted to completed", [SUBMITTED.name])
+        steps[kind][WHOLE] = TimedStep(WHOLE, WHOLE, "from submitted to completed", [SUBMITTED.name])
     workloads = 0
     for trial in trials:
         seen = study.lifecycle(trial)
@@ -93,7 +93,7 @@ def edges_of(values: Sequence[Seconds], bins: int) -> Seconds:
     return np.linspace(low, high, bins + 1)
 
 
-def _add(steps: dict[str, Step], seen: Lifecycle, stages: Sequence[str]) -> None:
+def _add(steps: dict[str, TimedStep], seen: Lifecycle, stages: Sequence[str]) -> None:
     """Adds one trial to the steps of a picture."""
     present = [name for name in stages if name in seen.workloads.columns]
     columns = dict(zip(present[1:], deltas(seen.workloads, stages), strict=True))
@@ -128,6 +128,6 @@ def _detailed(order: Sequence[str], trials: Sequence[TrialRecord]) -> list[str]:
     return [name for name in order if "all" in named or not named or name in named | _general(trials)]
 
 
-def _step(trials: Sequence[TrialRecord], name: str) -> Step:
+def _step(trials: Sequence[TrialRecord], name: str) -> TimedStep:
     stage = next((stage for trial in trials for stage in trial.stages if stage.name == name), Stage(name, "", ""))
-    return Step(name, stage.step, f"until {stage.about}" if stage.about else "")
+    return TimedStep(name, stage.step, f"until {stage.about}" if stage.about else "")

@@ -46,7 +46,8 @@ def heading(of: Inspection) -> list[str]:
         f"{counted(arrivals.count, 'job')}, {counted(pods, 'pod')}, submitted within {span(of.lasts / SECOND)}",
     ]
     if trace.starts_at is not None:
-        begins = datetime.datetime.fromtimestamp(trace.starts_at / SECOND, datetime.UTC)
+        first = trace.starts_at + int(arrivals.jobs["submit_ns"][0])
+        begins = datetime.datetime.fromtimestamp(first / SECOND, datetime.UTC)
         lines.append(f"first submission {begins:%a %Y-%m-%d %H:%M} UTC")
     who = [f"{count:,} {name}{_plural(name, count)} ({shown})" for name, count, shown in _who(of)]
     return [*lines, *who]
@@ -58,7 +59,7 @@ def _plural(name: str, count: int) -> str:
 
 def _who(of: Inspection) -> Iterator[tuple[str, int, str]]:
     """Users, queues and so on, with the largest by number of jobs."""
-    jobs = of.trace.jobs
+    jobs = of.arrivals.jobs
     for name in WHO:
         known = jobs[name].drop_nulls()
         if known.len():

@@ -135,15 +135,10 @@ def _never_covered(submit: Submit, trial: Trial, fleet: Fleet) -> Iterator[str]:
 def _why_never(queue: Queue, counted: Amounts, size: int) -> Iterator[str]:
     for resource, amount in counted.items():
         quotas = [quota for quota in queue.quotas if resource in quota.nominal]
-        if not quotas:
-            why = f"has no quota of {resource}, which its workloads request: they are never admitted"
-        else:
-            most = max(map(partial(_may_use, queue, resource), quotas))
-            if most is INFINITE or amount * size <= most:
-                continue
+        most = max(map(partial(_may_use, queue, resource), quotas), default=INFINITE)
+        if most is not INFINITE and amount * size > most:
             needs, has = (format_quantity(int(value), resource) for value in (amount * size, most))
-            why = f"may use {resource} {has} at most, and a workload of {size} pods needs {needs}: it is never admitted"
-        yield why
+            yield f"may use {resource} {has} at most, and a workload of {size} pods needs {needs}: it is never admitted"
 
 
 def _may_use(queue: Queue, resource: str, quota: FlavorQuota) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from seatrial.scenario.actions import PhaseFields
-from seatrial.scenario.actions.expect import Expectations, Figures
+from seatrial.scenario.actions.expect import Expectations, FigureNames
 from seatrial.scenario.field_types import ParamName, PlainName, ScalarValue, Text, whole_number
 from seatrial.scenario.fields import FieldMistake, Fields, alone, as_list, one_of
 from seatrial.scenario.node_groups import NodeEntries
@@ -69,7 +69,7 @@ class ScenarioFields(Fields):
     )
     repeat: Annotated[int, whole_number(1, 10_000)] = Field(1, description="Repeats of each trial.")
     seed: Annotated[int, whole_number(0, LARGEST_SEED)] = Field(1, description="Random seed.")
-    answer: Figures = Field(
+    answer: FigureNames = Field(
         [], description="The figures that answer the question of `about`, the most important first."
     )
     expect: Expectations = Field(

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from seatrial.model.units import MICROSECOND, SECOND
-from seatrial.record.requests import SERVER, RequestLog
+from seatrial.record.request_log import SERVER, RequestLog
 from seatrial.sim.apf_server import ADMISSION_CPU, OK, TOO_MANY, ApfServer, Call, Flow
 from seatrial.sim.apiserver import GET, WRITE, ApiClient, ApiServer
 from seatrial.sim.fair_queuing import ONE_SEAT, Width

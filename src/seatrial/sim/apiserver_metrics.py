@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from seatrial.model.units import SECOND
-from seatrial.record.metrics import MetricsLog, Sample
+from seatrial.record.metrics import MetricSample, MetricsLog
 from seatrial.sim.apf_borrowing import SeatBorrowing
 from seatrial.sim.apf_server import READING, ApfServer
 
@@ -42,9 +42,9 @@ class Metering:
         self._log.add(now, "machine", [("cpu_busy_seconds", "", spent), ("cpu_cores", "", float(self._cores))])
         self._log.add(now, SERVER, [*self._requests(), *(self._levels(server.borrowing) if server.borrowing else [])])
 
-    def _requests(self) -> list[Sample]:
+    def _requests(self) -> list[MetricSample]:
         server = self._server
-        found: list[Sample] = []
+        found: list[MetricSample] = []
         for kind, name in enumerate(_KINDS):
             label = f"request_kind={name}"
             found.append(("apiserver_current_inflight_requests", label, float(server.peak[kind])))
@@ -60,7 +60,7 @@ class Metering:
             sums["apiserver_request_terminations_total", "code=429"] += tally.refused.total()
         return found + [(metric, labels, value) for (metric, labels), value in sums.items()]
 
-    def _levels(self, borrowing: SeatBorrowing) -> list[Sample]:
+    def _levels(self, borrowing: SeatBorrowing) -> list[MetricSample]:
         sums: defaultdict[tuple[str, str], float] = defaultdict(float)
         for name, seats in borrowing.seats.items():
             label = f"priority_level={name}"

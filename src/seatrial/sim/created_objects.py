@@ -90,7 +90,7 @@ def _quantities(written: Mapping[str, Any]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CreatedRow:
     """The objects of one manifest of a create phase."""
 
     phase: str
@@ -107,20 +107,20 @@ class Objects:
 
     def __init__(self, phases: Sequence[Requests]) -> None:
         self._created = {phase.name: phase for phase in phases if phase.verb == "create"}
-        self.rows: dict[tuple[str, int], Row] = {}
+        self.rows: dict[tuple[str, int], CreatedRow] = {}
         for phase in self._created.values():
             for place, manifest in enumerate(phase.objects):
                 size = len(json.dumps(dict(manifest))) + phase.payload + _MANAGED_FIELDS
                 shape = shape_of(manifest) if pods_of(manifest) else None
-                row = Row(
+                row = CreatedRow(
                     phase.name, place, str(manifest["kind"]), plural(manifest)[1], size, shape, bytearray(phase.count or 0)
                 )  # fmt: skip
                 self.rows[phase.name, place] = row
         self.left: Counter[tuple[str, str]] = Counter()  # phase, kind
         self._of_kind: Counter[tuple[str, int]] = Counter()  # resource, namespace; −1: in all
 
-    def row_for(self, phase: Requests, manifest: Mapping[str, Any]) -> Row | None:
-        """The row of the objects that this phase asks for, if a create phase makes them."""
+    def row_for(self, phase: Requests, manifest: Mapping[str, Any]) -> CreatedRow | None:
+        """Where the objects stand that this phase asks for, if a create phase makes them."""
         sources = [phase.of or phase.name] if (phase.of or phase.name) in self._created else list(self._created)
         name = (manifest.get("metadata") or {}).get("name")
         for source in sources:
@@ -129,7 +129,7 @@ class Objects:
                     return self.rows[source, place]
         return None
 
-    def make(self, row: Row, number: int, namespace: int) -> bool:
+    def make(self, row: CreatedRow, number: int, namespace: int) -> bool:
         """False: there is one of that name."""
         there = row.there
         if number >= len(there):
@@ -140,11 +140,11 @@ class Objects:
         self._count(row, namespace, 1)
         return True
 
-    def has(self, row: Row, number: int) -> bool:
+    def has(self, row: CreatedRow, number: int) -> bool:
         """Whether the object exists."""
         return number < len(row.there) and bool(row.there[number])
 
-    def remove(self, row: Row, number: int, namespace: int) -> bool:
+    def remove(self, row: CreatedRow, number: int, namespace: int) -> bool:
         """False: there is none."""
         if not self.has(row, number):
             return False
@@ -156,7 +156,7 @@ class Objects:
         """Objects of a resource in a namespace; −1: in all."""
         return self._of_kind[resource, namespace]
 
-    def all_of(self, resource: str, namespace: int) -> Iterator[tuple[Row, int]]:
+    def all_of(self, resource: str, namespace: int) -> Iterator[tuple[CreatedRow, int]]:
         """Every object of a kind in a namespace, as they are now."""
         for row in self.rows.values():
             if row.resource == resource:
@@ -165,7 +165,7 @@ class Objects:
                 for number in numbers:
                     yield row, number
 
-    def _count(self, row: Row, namespace: int, change: int) -> None:
+    def _count(self, row: CreatedRow, namespace: int, change: int) -> None:
         self.left[row.phase, row.kind] += change
         self._of_kind[row.resource, namespace] += change
         self._of_kind[row.resource, -1] += change

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from seatrial.model.errors import SetupProblem
 from seatrial.model.plan import FlowObject, Trial
 from seatrial.model.randomness import scalars, stream_seed
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 from seatrial.scenario.actions.send_requests import Requests
 from seatrial.sim.apf_server import ApfServer, Limits
 from seatrial.sim.api_clients import Heartbeats, LoadedApi

@@ -15,12 +15,12 @@ from seatrial.model.interfaces import Tally
 from seatrial.model.plan import CLIENT as PLAIN_USER
 from seatrial.model.plan import Delay
 from seatrial.model.units import MICROSECOND, SECOND
-from seatrial.record.requests import CLIENT, RequestLog
+from seatrial.record.request_log import CLIENT, RequestLog
 from seatrial.scenario.actions.send_requests import Requests, pods_of
 from seatrial.scenario.actions.wait import WaitForObjects
 from seatrial.sim.apf_server import OK, TOO_MANY, ApfServer, Flow
 from seatrial.sim.api_clients import REASONS, Caller, ClientRequest
-from seatrial.sim.created_objects import Objects, Row, plural
+from seatrial.sim.created_objects import CreatedRow, Objects, plural
 from seatrial.sim.deployments import Deployments, PodOwner
 from seatrial.sim.fair_queuing import ONE_SEAT, Width
 from seatrial.sim.flow_schemas import AUTHENTICATED, RequestInfo, UserInfo, service_account
@@ -59,7 +59,7 @@ class Loads:
 
     # created objects
 
-    def create(self, row: Row, number: int, namespace: int, manifest: Mapping[str, Any]) -> bool:
+    def create(self, row: CreatedRow, number: int, namespace: int, manifest: Mapping[str, Any]) -> bool:
         """Creates an object and its pods; False if it exists."""
         if not self.objects.make(row, number, namespace):
             return False
@@ -70,7 +70,7 @@ class Loads:
             self.deployments.add(owner)
         return True
 
-    def delete(self, row: Row, number: int, namespace: int) -> bool:
+    def delete(self, row: CreatedRow, number: int, namespace: int) -> bool:
         """Deletes an object; False if it does not exist."""
         if not self.objects.remove(row, number, namespace):
             return False

@@ -130,15 +130,6 @@ class Sim:
         made.preemption.delete, made.preemption.evicted = self.delete_pod, self.places.preempted
         return made
 
-    @property
-    def pod_priorities(self) -> bool:
-        """Whether pods have the priority of their workload; a stack whose queue has the priorities sets it to false."""
-        return self.pods.have_priorities
-
-    @pod_priorities.setter
-    def pod_priorities(self, have: bool) -> None:
-        self.pods.have_priorities = have
-
     def limit_queues(self) -> None:
         """A ResourceQuota per queue of the fleet, for a stack without queues of its own."""
         if self.fleet.queues:
@@ -333,7 +324,10 @@ class Sim:
 
     def _run(self, pod: int, duration: int) -> None:
         node = self.pods.node[pod]
-        self._ends_at[self.pods.job[pod]] = self.kernel.now + duration
+        job = self.pods.job[pod]
+        self._ends_at[job] = max(
+            self._ends_at.get(job, 0), self.kernel.now + duration
+        )  # a checkpoint ends others sooner
         if self.nodes.groups[node].kubelet:
             self._kubelets.run(pod, node, duration, self._ends)
         else:

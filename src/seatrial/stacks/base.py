@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from seatrial.model.fleet import ANY, LOWER, NEVER, Preemption
 from seatrial.model.interfaces import RealSide, Stack
 from seatrial.model.lifecycle import PLAIN, PODS_CREATED, Stage
 from seatrial.model.plan import Amounts, Trial, Workload
@@ -20,6 +21,19 @@ def submits(trial: Trial) -> list[Submit]:
     from seatrial.scenario.actions.submit_workloads import Submit
 
     return trial.phases(Submit)
+
+
+def unknown_rules(who: str, rules: Preemption) -> Iterator[str]:
+    """Rules without a counterpart in schedulers that know one way to preempt and one to reclaim."""
+    if rules.within_queue not in (NEVER, LOWER):
+        yield f"{who} preempts for a higher priority alone: `within-queue` is never or {LOWER}, not {rules.within_queue}"
+    if rules.reclaim not in (NEVER, ANY):
+        yield f"{who} reclaims whatever the priorities are: `reclaim` is never or {ANY}, not {rules.reclaim}"
+
+
+def actions_needed(rules: Preemption) -> tuple[tuple[str, str, str], ...]:
+    """Each rule with its value and the action of a batch scheduler that carries it out."""
+    return ("within-queue", rules.within_queue, "preempt"), ("reclaim", rules.reclaim, "reclaim")
 
 
 # Parts of a scenario that only some stacks honour: how a trial shows that it requests one, and why another stack cannot.

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
@@ -34,17 +34,21 @@ from seatrial.study.trials import Outcome, run_trial
 WORTH_A_POOL = 20_000
 PER_TRIAL = 200  # workloads that cost about as much as a trial by itself
 POLL = 0.1  # s until progress, Ctrl-C and the end of the parent are noticed
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOP = "stop"  # from a worker that got a signal
 
 
 class Listener(Protocol):
     """Shows the progress of trials."""
 
-    def started(self, trial: str) -> None: ...
+    def started(self, trial: str) -> None:
+        """A trial begins."""
 
-    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int) -> None: ...
+    def update(self, trial: str, submitted: int, completed: int, of: int, virtual_s: float, requests: int) -> None:
+        """A trial has come so far."""
 
-    def ended(self, trial: str, outcome: str, figures: dict[str, Any]) -> None: ...
+    def ended(self, trial: str, outcome: str, figures: dict[str, Any]) -> None:
+        """A trial is over."""
 
 
 class Executor(Protocol):
@@ -113,7 +117,8 @@ class Pool:
         (out / TRIALS).mkdir(parents=True, exist_ok=True)
         with ProcessPoolExecutor(self.jobs, context, _prepare_worker, (messages, out / TRIALS)) as pool:
             try:
-                futures = [pool.submit(_run_in_worker, trial, out / TRIALS / trial.name) for trial in trials]
+                with _held_back():
+                    futures = [pool.submit(_run_in_worker, trial, out / TRIALS / trial.name) for trial in trials]
                 for future in futures:
                     future.add_done_callback(ended.put)
                 yield from self._outcomes(futures, ended, messages, listener)
@@ -154,6 +159,16 @@ class Pool:
                 yield outcome
 
 
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """A worker that begins here gets no signal before it can handle one: while it imports, Ctrl-C would end it with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _messages: Any = None  # in a worker: the queue to its parent
 
 
@@ -166,6 +181,7 @@ def _prepare_worker(messages: Any, trials: Path) -> None:
     if parent is not None and connection.wait([parent.sentinel], 0):
         os._exit(1)
     interruption.listen(insist=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     start_log()
     Thread(target=_watch_parent, daemon=True).start()
 

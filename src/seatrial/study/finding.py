@@ -24,6 +24,7 @@ from seatrial.analysis.studies import Study
 from seatrial.model.plan import Scalar, Trial
 from seatrial.record.layout import TRIALS
 from seatrial.record.trial_record import TrialRecord
+from seatrial.report.study_report import end_of_run
 from seatrial.study import resuming, study_directory
 from seatrial.study.executors import Executor, Listener, executor_for
 from seatrial.study.interruption import interruption
@@ -103,7 +104,7 @@ def run_search(
         result.interrupted = interruption.wanted
         search.write("interrupted" if result.interrupted else "complete")
         result.study = Study.open(out, {outcome.trial: outcome.figures for outcome in result.outcomes})
-        result.files = _write_report(result.study, result.interrupted, reporting)
+        result.files = end_of_run(result.study, not result.interrupted and bool(result.study.trials), reporting)
     return result
 
 
@@ -225,13 +226,3 @@ def _key(trial: Trial) -> _Key:
 
 def _as_texts(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, as_text(value)) for name, value in params.items()))
-
-
-def _write_report(study: Study, interrupted: bool, reporting: Callable[[str], None]) -> list[Path]:
-    from seatrial.analysis.tables import write_tables
-    from seatrial.report.study_report import write_report
-
-    if interrupted or not study.trials:
-        return write_tables(study)  # pictures take seconds: `seatrial report` makes them
-    reporting("tables and pictures")
-    return write_report(study)

@@ -21,9 +21,10 @@ from seatrial.machines.passport import passport
 from seatrial.model.errors import SeatrialError, SetupProblem
 from seatrial.model.plan import Trial
 from seatrial.record.layout import TRIALS
+from seatrial.scenario.actions.send_requests import Requests
+from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.study.executors import POLL, Listener
 from seatrial.study.interruption import interruption
-from seatrial.study.memory_estimate import MIB, memory_estimate
 from seatrial.study.packed_trials import unpack
 from seatrial.study.ray_worker import Board, inspected, refuse_other_program, run_packed
 from seatrial.study.trials import Outcome
@@ -36,6 +37,13 @@ NEWS_EVERY_S = (
 )
 INSPECTION_S = 120.0  # a worker starts in 2 s; Ray unpacks our code there first
 END_S = 30.0  # for running trials to end after Ctrl-C
+
+MIB = 2**20
+# Memory that a simulated trial takes at most: what it reserves of a machine that runs several of them.
+# docs/verified.md, sim_scale: 0.35 GiB for 100,000 one-pod Jobs, 1.82 GiB for a million; the slope is 1.7 KiB, taken double because
+# stacks with queues keep more. The base is a worker with its imports: 0.18 GiB with 10,000 Jobs.
+BASE, PER_POD, PER_NODE = 256 * MIB, 3500, 20_000
+PER_REQUEST = 500
 
 Say = Callable[[str], None]
 
@@ -156,7 +164,7 @@ class _Dispatch:
     def _placed(self, trial: Trial) -> tuple[dict[str, Any] | None, str]:
         """Ray's options for the task. A control plane takes a machine for itself, whatever its size: None while all are taken."""
         if trial.on == "sim":
-            return {"num_cpus": 1, "memory": memory_estimate(trial)}, ""
+            return {"num_cpus": 1, "memory": _memory_estimate(trial)}, ""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         by_node = {one.node: one for one in self._machines}
@@ -297,13 +305,21 @@ def _refuse_unfit(found: Sequence[Machine], trials: Sequence[Trial]) -> None:
     if trials[0].on != "sim":
         return
     largest = max(found, key=lambda one: one.memory)
-    needed, trial = max(((memory_estimate(one), one) for one in trials), key=lambda pair: pair[0])
+    needed, trial = max(((_memory_estimate(one), one) for one in trials), key=lambda pair: pair[0])
     if needed > largest.memory:
         raise SetupProblem(
             f"{trial.name} takes about {needed / MIB:,.0f} MiB of memory; the largest machine of the Ray, {largest}, has "
             f"{largest.memory / MIB:,.0f} MiB",
             "add a larger machine (or --memory of `ray start`), or make the trial smaller",
         )
+
+
+def _memory_estimate(trial: Trial) -> int:
+    """Bytes that a simulated trial takes at most."""
+    pods = sum(max(submit.pods, submit.count) for submit in trial.phases(Submit))
+    requests = sum((phase.count or 0) * max(len(phase.objects), 1) for phase in trial.phases(Requests))
+    nodes = sum(group.count for group in trial.node_groups())
+    return BASE + PER_POD * pods + PER_NODE * nodes + PER_REQUEST * requests
 
 
 def _unprepared(error: Exception) -> SetupProblem:

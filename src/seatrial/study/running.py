@@ -13,6 +13,7 @@ from seatrial.analysis.gates import Verdict, judge, unfinished
 from seatrial.analysis.repeat_judging import FAILS
 from seatrial.analysis.studies import Study
 from seatrial.model.plan import Trial
+from seatrial.report.study_report import end_of_run
 from seatrial.study import resuming, study_directory
 from seatrial.study.executors import Executor, Listener, executor_for
 from seatrial.study.interruption import interruption
@@ -91,16 +92,6 @@ def run_study(
         wall = {"wall_s": round(time.time() - started, 3), "state": state}
         study_directory.write_study(out, {**study, "run": {**run, **wall}})
         result.study = Study.open(out, {outcome.trial: outcome.figures for outcome in result.outcomes})
-        result.files = _write_report(result.study, result.interrupted, reporting)
+        result.files = end_of_run(result.study, not result.interrupted, reporting)
         result.verdicts = unfinished(result.study) if result.interrupted else judge(result.study, baseline, gated)
     return result
-
-
-def _write_report(study: Study, interrupted: bool, reporting: Callable[[str], None]) -> list[Path]:
-    from seatrial.analysis.tables import write_tables
-    from seatrial.report.study_report import write_report
-
-    if interrupted:
-        return write_tables(study)  # pictures take seconds: `seatrial report` makes them
-    reporting("tables and pictures")
-    return write_report(study)

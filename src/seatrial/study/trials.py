@@ -20,7 +20,7 @@ from seatrial.model.errors import SetupProblem
 from seatrial.model.interfaces import Cluster, Stack, Tally
 from seatrial.model.plan import Expectation, Trial, to_json
 from seatrial.model.state import State
-from seatrial.record import metrics, requests
+from seatrial.record import metrics, request_log
 from seatrial.record.files import write_json
 from seatrial.record.inventory import inventory
 from seatrial.record.layout import TRIAL
@@ -93,7 +93,7 @@ def run_trial(
     ledger.close()
     record["sources"] = sources = cluster.sources()
     observed = seal(directory, ledger.stages, [int(source["error_ns"]) for source in sources])
-    requests.seal(directory)
+    request_log.seal(directory)
     metrics.seal(directory)
     _write_snapshots(directory, ending)
     replays = [name for name, phase in record["phases"].items() if "trace" in phase]
@@ -131,7 +131,7 @@ def _results(cluster: Cluster, ending: StepsResult, ledger: Ledger, replays: Col
 def cluster_for(trial: Trial, stack: Stack, ledger: Ledger, submissions: Submissions, directory: Path) -> Cluster:
     """The cluster of the kind that `--on` named."""
     if trial.on == "sim":
-        from seatrial.clusters.sim import SimCluster
+        from seatrial.clusters.sim_cluster import SimCluster
 
         return SimCluster(trial, stack, ledger, submissions, directory)
     if trial.on == "local":

@@ -19,7 +19,7 @@ import polars as pl
 from seatrial.model.load import Times
 from seatrial.model.randomness import arrays as generator_of
 from seatrial.model.randomness import stream_seed
-from seatrial.traces.options import EACH, GPU, GPU_MILLI, IN_MILLI, OTHERS, NameMap, TraceOptions
+from seatrial.traces.options import BY, EACH, GPU, GPU_MILLI, IN_MILLI, OTHERS, NameMap, TraceOptions
 from seatrial.traces.problem import TraceProblem
 from seatrial.traces.reading import Trace, counted, fingerprint, read
 from seatrial.traces.selecting import GRAIN, Selection, select
@@ -65,7 +65,7 @@ class Arrivals:
     asked: tuple[Asked, ...]
     queues: tuple[str, ...]
     classes: tuple[str, ...]
-    jobs: pl.DataFrame  # line, job, user, queue, submit_ns: to compare with the trace
+    jobs: pl.DataFrame  # line, job, submit_ns, user, queue and so on: to compare with the trace
     speed: float
     notes: tuple[str, ...]
 
@@ -93,8 +93,7 @@ def arrivals(path: Path, options: TraceOptions, planned: tuple[int, int] | None 
 def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arrivals:
     """The arrays of the selected jobs."""
     jobs, notes = selection.jobs, list(selection.notes)
-    speed = _speed(jobs, options)
-    begins = options.since if isinstance(options.since, int) and options.since else int(jobs["submit_ns"][0])
+    speed = _speed(int(jobs["submit_ns"][-1]) - selection.begins_ns, options)
     queues, queue = _queues(trace, jobs, options)
     classes, class_ = _classes(jobs, options, notes)
     jobs = jobs.with_columns(_priority(jobs, options), _gang(trace, options))
@@ -102,7 +101,7 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
     after, think = _following(jobs, options, speed, notes)
     durations = jobs["duration_ns"].to_numpy() * (options.durations / speed)
     return Arrivals(
-        ((jobs["submit_ns"].to_numpy() - begins) / speed).astype(np.int64),
+        ((jobs["submit_ns"].to_numpy() - selection.begins_ns) / speed).astype(np.int64),
         jobs["pods"].to_numpy().astype(np.int64),
         (np.rint(durations / GRAIN) * GRAIN).astype(np.int64),
         shape,
@@ -114,7 +113,7 @@ def arrange(trace: Trace, selection: Selection, options: TraceOptions) -> Arriva
         asked,
         queues,
         classes,
-        jobs.select("line", "job", "user", "queue", "submit_ns"),
+        jobs.select("line", "job", "submit_ns", *BY),
         speed,
         tuple(notes),
     )
@@ -148,10 +147,9 @@ def _following(jobs: pl.DataFrame, options: TraceOptions, speed: float, notes: l
     return after, think.astype(np.int64)
 
 
-def _speed(jobs: pl.DataFrame, options: TraceOptions) -> float:
+def _speed(lasts: int, options: TraceOptions) -> float:
     if not options.into:
         return options.speed
-    lasts = int(jobs["submit_ns"][-1]) - int(jobs["submit_ns"][0])
     return min(max(lasts / options.into, SMALLEST_SPEED), LARGEST_SPEED) if lasts else 1.0
 
 
@@ -252,7 +250,7 @@ def _shapes(jobs: pl.DataFrame, options: TraceOptions, notes: list[str]) -> tupl
         )
     unique = table.unique(maintain_order=True).with_row_index("place")
     place = table.join(unique, on=keys, how="left", maintain_order="left")["place"]
-    milli = options.fractions == IN_MILLI and bool((table["gpu_milli"] % 1000 != 0).any())
+    milli = options.fractions == IN_MILLI
     asked = tuple(
         Asked(
             cpu,

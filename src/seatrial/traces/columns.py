@@ -49,7 +49,8 @@ FAULT = "fault"  # why a line is unusable; null: it is not
 CUT = "cut off or mixed up"
 NO_SUBMIT = "no submit time"
 NEGATIVE = "negative duration"
-FAULTS = (CUT, NO_SUBMIT, NEGATIVE)  # lines that `strict` refuses
+NEGATIVE_AMOUNT = "negative amount"
+FAULTS = (CUT, NO_SUBMIT, NEGATIVE, NEGATIVE_AMOUNT)  # lines that `strict` refuses
 
 
 def completed(frame: pl.LazyFrame) -> pl.LazyFrame:

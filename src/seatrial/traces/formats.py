@@ -18,13 +18,15 @@ COLUMNS_HINT = "say which column is what: columns: {submit: …, duration: …} 
 
 @dataclass(frozen=True, slots=True)
 class TraceFormat:
-    """`rigid`: a job's pods run only together. `columns`: which column of the file is what, where the format fixes it."""
+    """`rigid`: a job's pods run only together. `sized`: a job without processors is of unknown size. `columns`: which column of
+    the file is what, where the format fixes it."""
 
     name: str
     about: str
     recognises: Callable[[Path], bool]
     scan: Callable[[Path, Columns], pl.LazyFrame]
     rigid: bool = False
+    sized: bool = False
     columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     remarks: Callable[[Path], tuple[str, ...]] = lambda _: ()  # what of a file is left out by design
 
@@ -73,8 +75,10 @@ FORMATS = {
             "sktrace", "SimKube's .sktrace (version 2)", simkube.recognises, lambda path, _: simkube.scan(path),
             remarks=simkube.remarks,
         ),
-        TraceFormat("swf", "Standard Workload Format", _is_swf, lambda path, _: swf.scan(path), rigid=True),
-        TraceFormat("sacct", "output of Slurm's sacct -P", slurm.recognises, lambda path, _: slurm.scan(path), rigid=True),
+        TraceFormat("swf", "Standard Workload Format", _is_swf, lambda path, _: swf.scan(path), rigid=True, sized=True),
+        TraceFormat(
+            "sacct", "output of Slurm's sacct -P", slurm.recognises, lambda path, _: slurm.scan(path), rigid=True, sized=True,
+        ),
         TraceFormat(
             "openb", "pods of Alibaba's GPU cluster (2023)", _has("cpu_milli", "gpu_milli", "creation_time", "deletion_time"),
             _openb, columns=OPENB_COLUMNS,

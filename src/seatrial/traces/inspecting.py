@@ -120,7 +120,7 @@ def _per_pod(of: Arrivals, resource: str) -> Times:
 def _week(trace: Trace, of: Arrivals) -> Times:
     """1970 began on a Thursday."""
     begins = (trace.starts_at or 0) + 3 * DAY if trace.starts_at is not None else 0
-    hours = (begins + np.rint(of.due * of.speed).astype(np.int64)) // HOUR % (7 * 24)
+    hours = (begins + of.jobs["submit_ns"].to_numpy()) // HOUR % (7 * 24)
     return np.bincount(hours, minlength=7 * 24).astype(np.int64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,6 @@ MAPPED = {
     )},
 }  # fmt: skip
 Columns = Mapping[str, tuple[str, str]]  # field → column of the file, unit (empty: the default)
-Nearest = Callable[[str, Iterable[str]], str]
 
 
 def own_names(names: Iterable[str]) -> dict[str, tuple[str, str]]:

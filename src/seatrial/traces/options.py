@@ -39,8 +39,8 @@ class TraceOptions:
     strict: bool = False
     speed: float = 1.0  # arrivals and durations are divided by it
     into: int = 0  # nanoseconds that all arrivals must fit into, instead of `speed`
-    since: int | str = 0  # ns since the trace's beginning, or a date and time
-    until: int | str = 0  # 0: to its end
+    since: int | str | None = None  # ns since the trace's beginning, or a date and time
+    until: int | str | None = None  # None: to its end
     head: int = 0  # 0: all
     sample: TraceSample = TraceSample()
     sizes: float = 1.0  # number of pods × this

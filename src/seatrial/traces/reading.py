@@ -10,13 +10,14 @@ from typing import Any
 import polars as pl
 
 from seatrial.traces import mapped_tables, own_format, swf
-from seatrial.traces.columns import FAULT, FAULTS, NEGATIVE, NO_SUBMIT, completed
+from seatrial.traces.columns import FAULT, FAULTS, NEGATIVE, NEGATIVE_AMOUNT, NO_SUBMIT, completed
 from seatrial.traces.formats import COLUMNS_HINT, FORMATS, TraceFormat, recognised
 from seatrial.traces.mapped_tables import MAPPED, Columns
 from seatrial.traces.problem import TraceProblem
 
 NAMED = 3  # lines of a kind that a message names
 SECOND = 1_000_000_000
+_AMOUNTS = ("processors", "job_gpus", "pods", "cpu_milli", "memory_bytes", "gpu_milli")
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def _judged(frame: pl.LazyFrame) -> pl.LazyFrame:
         .then(pl.lit(NO_SUBMIT))
         .when(pl.col("duration_ns") < 0)
         .then(pl.lit(NEGATIVE))
+        .when(pl.any_horizontal(pl.col(_AMOUNTS) < 0))
+        .then(pl.lit(NEGATIVE_AMOUNT))
     )
     return frame.with_columns(pl.coalesce(FAULT, fault).alias(FAULT))
 

@@ -20,10 +20,11 @@ LARGEST_WORKLOAD = 1_000_000  # pods
 
 @dataclass(frozen=True)
 class Selection:
-    """The jobs in the order of their submission, with `pods`, `cpu_milli` and `gpu_milli` per pod. `notes`: what was left out,
-    rounded or assumed."""
+    """The jobs in the order of their submission, with `pods`, `cpu_milli` and `gpu_milli` per pod. `begins_ns`: the moment of the
+    trace at which the replay begins. `notes`: what was left out, rounded or assumed."""
 
     jobs: pl.DataFrame
+    begins_ns: int
     notes: tuple[str, ...]
 
 
@@ -33,34 +34,37 @@ def select(trace: Trace, options: TraceOptions) -> Selection:
     if trace.backwards:
         notes.append(f"{counted(trace.backwards, 'line')} earlier than the line before: sorted by time of submission")
     jobs = trace.jobs.sort("submit_ns", maintain_order=True)
-    jobs = _in_window(trace, jobs, options)
-    jobs = _sampled(jobs, options)
+    since, until = _offset(trace, options.since, "from"), _offset(trace, options.until, "until")
+    jobs = _in_window(trace, jobs, since, until)
+    jobs = _sampled(jobs, options, notes)
     if options.head:
         jobs = jobs.head(options.head)
     jobs = _with_durations(jobs, options, notes)
-    jobs = _with_sizes(jobs, options, notes)
+    jobs = _with_sizes(jobs, options, notes, sized=trace.format.sized or trace.jobs["processors"].count() > 0)
     jobs = _with_gpus(jobs, options, notes)
     if not jobs.height:
         why = f": {'; '.join(notes)}" if notes else ""
         raise TraceProblem(
             f"no job of {trace.path.name} is left{why}", "ask for more of it, or say what unknown fields are"
         )
-    return Selection(_scaled(jobs, options, notes), tuple(notes))
+    begins = int(jobs["submit_ns"][0]) if since is None else since
+    return Selection(_scaled(jobs, options, notes), begins, tuple(notes))
 
 
-def _in_window(trace: Trace, jobs: pl.DataFrame, options: TraceOptions) -> pl.DataFrame:
-    since, until = (_offset(trace, value, key) for key, value in (("from", options.since), ("until", options.until)))
-    if until and until <= since:
+def _in_window(trace: Trace, jobs: pl.DataFrame, since: int | None, until: int | None) -> pl.DataFrame:
+    if since is not None and until is not None and until <= since:
         raise TraceProblem("'until' is not after 'from'", "write a later one", "until")
-    if since:
+    if since is not None:
         jobs = jobs.filter(pl.col("submit_ns") >= since)
-    if until:
+    if until is not None:
         jobs = jobs.filter(pl.col("submit_ns") < until)
     if not jobs.height:
         last = trace.jobs["submit_ns"].max()
         assert isinstance(last, int)
         what = f"{trace.path.name} has no job between 'from' and 'until'"
-        raise TraceProblem(what, f"its jobs were submitted within {_days(last)}", "from" if since else "until")
+        raise TraceProblem(
+            what, f"its jobs were submitted within {_days(last)}", "from" if since is not None else "until"
+        )
     return jobs
 
 
@@ -68,9 +72,9 @@ def _days(ns: int) -> str:
     return f"{ns / 86_400e9:.4g}d" if ns >= 86_400e9 else format_duration(ns)
 
 
-def _offset(trace: Trace, value: int | str, key: str) -> int:
+def _offset(trace: Trace, value: int | str | None, key: str) -> int | None:
     """From the first submission."""
-    if isinstance(value, int):
+    if value is None or isinstance(value, int):
         return value
     if trace.starts_at is None:
         what = f"{trace.path.name} does not say on which day it begins"
@@ -83,7 +87,7 @@ def _offset(trace: Trace, value: int | str, key: str) -> int:
     return max(int(at.timestamp() * 1e9) - trace.starts_at, 0)
 
 
-def _sampled(jobs: pl.DataFrame, options: TraceOptions) -> pl.DataFrame:
+def _sampled(jobs: pl.DataFrame, options: TraceOptions, notes: list[str]) -> pl.DataFrame:
     sample = options.sample
     if sample.share >= 1:
         return jobs
@@ -93,6 +97,7 @@ def _sampled(jobs: pl.DataFrame, options: TraceOptions) -> pl.DataFrame:
     users = jobs["user"].unique().drop_nulls().sort()
     if not users.len():
         raise TraceProblem("the trace has no users to sample by", "write sample: {share: …, by: job}", "sample")
+    jobs = _dropped(jobs, pl.col("user").is_null(), "user unknown", notes)
     chosen = generator.permutation(users.len())[: max(round(users.len() * sample.share), 1)]
     return jobs.filter(pl.col("user").is_in(users.gather(sorted(chosen.tolist())).implode()))
 
@@ -109,9 +114,10 @@ def _with_durations(jobs: pl.DataFrame, options: TraceOptions, notes: list[str])
     return _dropped(jobs, pl.col("duration_ns").is_null(), "duration unknown", notes)
 
 
-def _with_sizes(jobs: pl.DataFrame, options: TraceOptions, notes: list[str]) -> pl.DataFrame:
-    """Pods, and what each asks for. Processors and GPUs of a whole job are spread evenly over as few pods as hold them."""
-    if jobs["processors"].count():
+def _with_sizes(jobs: pl.DataFrame, options: TraceOptions, notes: list[str], sized: bool) -> pl.DataFrame:
+    """Pods, and what each asks for. Processors and GPUs of a whole job are spread evenly over as few pods as hold them. `sized`:
+    a job without processors is one of unknown size."""
+    if sized:
         known: pl.Expr = pl.when(pl.col("processors") > 0).then(pl.col("processors"))
         without = int(jobs.select((known.is_null() & pl.col("pods").is_null()).sum()).item())
         if without and options.unknown_size:
@@ -156,9 +162,8 @@ def _with_gpus(jobs: pl.DataFrame, options: TraceOptions, notes: list[str]) -> p
         return _dropped(jobs, fraction, "a fraction of a GPU", notes)
     if options.fractions == ROUND_UP:
         gained = int(jobs.select(((1000 - pl.col("gpu_milli") % 1000) % 1000 * pl.col("pods")).sum()).item())
-        notes.append(
-            f"{counted(count, 'job')} asking for a fraction of a GPU: rounded up, {gained / 1000:,.0f} GPUs more in all"
-        )
+        more = f"{gained / 1000:,.0f}" if gained >= 10_000 else f"{gained / 1000:g}"
+        notes.append(f"{counted(count, 'job')} asking for a fraction of a GPU: rounded up, {more} GPUs more in all")
         return jobs.with_columns(((pl.col("gpu_milli") + 999) // 1000 * 1000).alias("gpu_milli"))
     notes.append(
         f"{counted(count, 'job')} asking for a fraction of a GPU: every request counts in thousandths of a node's GPUs "

@@ -36,7 +36,7 @@ TEMPLATES = {
 SCALED = ("apps/v1.Deployment", "apps/v1.StatefulSet", "apps/v1.ReplicaSet")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 HIGHEST_PRIORITY = 1_000_000_000
-GPU, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
+GPU = "nvidia.com/gpu"
 Key = tuple[str, str]  # kind as SimKube writes it, namespace/name
 
 

@@ -75,7 +75,7 @@ def _jobs(fields: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
     tres = pl.coalesce(text("AllocTRES"), text("ReqTRES"))
     cpus = pl.coalesce(number("AllocCPUS", "NCPUS"), _of_tres(tres, "cpu"), number("ReqCPUS"))
     nodes = pl.coalesce(number("AllocNodes"), _of_tres(tres, "node"), number("NNodes", "ReqNodes"), pl.lit(1))
-    gpus = tres.str.extract(r"(?:^|,)gres/gpu=(\d+)").cast(pl.Int64)
+    gpus = pl.coalesce(_of_tres(tres, "gres/gpu"), _typed_gpus(tres))
     submit, eligible, start, end = (mapped_tables.dates(text(name)) for name in ("Submit", "Eligible", "Start", "End"))
     ready = pl.max_horizontal(submit, eligible)
     state = text("State").str.extract(r"^(\w+)")
@@ -108,6 +108,14 @@ def _jobs(fields: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
 def _of_tres(tres: pl.Expr, name: str) -> pl.Expr:
     """`billing=4,cpu=4,gres/gpu=1,mem=16G,node=1`."""
     return tres.str.extract(rf"(?:^|,){name}=(\d+)").cast(pl.Int64)
+
+
+def _typed_gpus(tres: pl.Expr) -> pl.Expr:
+    """`gres/gpu:a100=4`: a cluster may account for GPUs by their type only."""
+    amounts = tres.str.extract_all(r"gres/gpu:[^=,]+=\d+").list.eval(
+        pl.element().str.extract(r"=(\d+)$").cast(pl.Int64)
+    )
+    return pl.when(amounts.list.len() > 0).then(amounts.list.sum())
 
 
 def _memory(requested: pl.Expr, tres: pl.Expr, cpus: pl.Expr, nodes: pl.Expr) -> pl.Expr:

@@ -60,7 +60,7 @@ def _named(numbers: pl.LazyFrame) -> pl.LazyFrame:
     return numbers.select(
         "line",
         text("job").alias("job"),
-        (pl.col("submit") * seconds).cast(pl.Int64).alias("submit_ns"),
+        (known("submit") * seconds).cast(pl.Int64).alias("submit_ns"),
         (known("wait") * seconds).cast(pl.Int64).alias("wait_ns"),
         # −1 is unknown, any other negative time is a fault.
         pl.when(pl.col("run") != -1).then(pl.col("run") * seconds).cast(pl.Int64).alias("duration_ns"),

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.kube import Answer, Client, RetryPolicy, clock
+from seatrial.kube import Answer, Client, clock
 from seatrial.kube.api_errors import read_status
 from seatrial.kube.resources import create, encode, get
 from seatrial.kube.shapes import Object
@@ -59,14 +59,14 @@ class SubmitMethod(Protocol):
 class SubmitByApi:
     """Submits by one create per object, in order; the first refusal ends it."""
 
-    def __init__(self, client: Client, namespace: NamespaceOf, retry: RetryPolicy | None = None) -> None:
-        self._client, self._namespace, self._retry = client, namespace, retry
+    def __init__(self, client: Client, namespace: NamespaceOf) -> None:
+        self._client, self._namespace = client, namespace
 
     async def send(self, workload: Workload, manifests: Sequence[Manifest]) -> SubmitAnswer:
         since, namespace = "", self._namespace(workload)
         for manifest in manifests:
             request = create(manifest.resource, manifest.body, manifest.name, namespace, keep=False)
-            answer = await self._client.send(request, retry=self._retry)
+            answer = await self._client.send(request)
             if not answer.ok:
                 return SubmitAnswer(_why(answer))
             since = _decoded(answer).metadata.creation_timestamp if answer.found else ""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from seatrial.clusters.containers.canary import why_no_container
+from typing import Any
 
 CONTAINERD, SHIM, CTR, RUNC = "containerd", "containerd-shim-runc-v2", "ctr", "runc"
 # CRI v1, which kubelets of 1.26 and later want, came with containerd 1.6; cgroup v2 with runc 1.0.
@@ -19,6 +21,9 @@ OLDEST = {CONTAINERD: (1, 6), RUNC: (1, 0)}
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "devices", "freezer")  # that runc uses, with cgroup v1
 SEARCHED = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
 _CAP_SYS_ADMIN = 21
+_SHOWN = ("bin", "lib", "lib64", "usr")  # of this machine, read-only, so that there is a program to run
+_PROGRAM = "/bin/true"
+_ANSWER_S = 30.0
 _INSTALL = "install containerd and runc (Debian, Ubuntu: `apt-get install containerd runc`)"
 
 
@@ -49,6 +54,43 @@ def _runs_none() -> Iterator[Lack]:
     why = why_no_container(str(program(RUNC)))
     if why:
         yield Lack(f"runc can run no container here: {why}", "fix that, or use `kubelet: true`")
+
+
+@functools.cache
+def why_no_container(runc: str) -> str:
+    """What runc says of a container that does nothing, or nothing if it ran: too many rights and settings decide to look at each.
+
+    It takes 0.1 s, in a directory and a cgroup that are gone afterwards.
+    """
+    name = f"seatrial-canary-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="seatrial-canary-") as folder:
+        try:
+            if why := _run([runc, "spec"], folder):
+                return why
+            _amend(Path(folder), name)
+            return _run([runc, "--root", f"{folder}/state", "run", name], folder)
+        except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+            return str(error)
+
+
+def _run(command: list[str], folder: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ANSWER_S, check=False
+    )
+    return (done.stderr.strip() or f"status {done.returncode}") if done.returncode else ""
+
+
+def _amend(folder: Path, cgroup: str) -> None:
+    """The container that `runc spec` describes, with this machine's programs."""
+    (folder / "rootfs").mkdir()
+    spec: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    spec["process"] |= {"args": [_PROGRAM], "terminal": False}
+    spec["linux"]["cgroupsPath"] = f"/{cgroup}"
+    shown = [one for one in _SHOWN if Path("/", one).is_dir()]
+    spec["mounts"] += [
+        {"destination": f"/{one}", "type": "bind", "source": f"/{one}", "options": ["rbind", "ro"]} for one in shown
+    ]
+    (folder / "config.json").write_text(json.dumps(spec))
 
 
 def snapshotter(state: Path) -> str:

@@ -17,8 +17,8 @@ from seatrial.clusters.requests.request_phases import all_identities
 from seatrial.model.doubts import COUNTS, RATES, Doubt
 from seatrial.model.plan import CLIENT
 from seatrial.observe import audit
-from seatrial.record import requests
-from seatrial.record.requests import SERVER, RequestLog
+from seatrial.record import request_log
+from seatrial.record.request_log import SERVER, RequestLog
 from seatrial.scenario.actions.send_requests import Requests
 
 # Users of the control plane → what they are called.
@@ -71,7 +71,7 @@ class AuditTrail:
         session.evidence["heartbeats"] = found.gaps(session.now())
         into.flush()
         if self._all:
-            counted = agreement(requests.requests(session.directory), found.load)
+            counted = agreement(request_log.requests(session.directory), found.load)
             session.evidence["requests_against_audit"] = counted
             if counted["differences"]:
                 why = "the client's counts of requests are not those of the audit log"

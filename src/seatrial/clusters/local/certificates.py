@@ -69,12 +69,12 @@ class Authority:
         builder = _builder(_subject(identity.user, identity.groups), self._certificate.subject, key.public_key())
         self._sign(layout, identity.name, key, builder, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def issue_server(self, layout: Layout, names: Iterable[str] = ("localhost", "kubernetes.default.svc")) -> None:
+    def issue_server(self, layout: Layout) -> None:
         """Writes one serving certificate for all components: they all listen on 127.0.0.1."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_subject("seatrial"), self._certificate.subject, key.public_key())
         alternatives: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        alternatives += [x509.DNSName(name) for name in names]
+        alternatives += [x509.DNSName(name) for name in ("localhost", "kubernetes.default.svc")]
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         self._sign(layout, SERVING, key, builder, ExtendedKeyUsageOID.SERVER_AUTH)
         layout.certificate(WEBHOOKS).symlink_to(layout.certificate(SERVING).name)

@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from seatrial.clusters.containers import containerd
@@ -28,12 +29,15 @@ from seatrial.kube.resources import NODES
 from seatrial.kube.shapes import Node, condition
 from seatrial.model.errors import SetupProblem
 from seatrial.model.labels import GROUP_LABEL, KUBELET_LABEL
+from seatrial.model.lifecycle import CONTAINER_CREATED, PULLED, SANDBOX
 from seatrial.model.plan import NodeGroup, PlayedRuntime, Scalar, Span
 from seatrial.model.units import format_duration, format_quantity
+from seatrial.observe import time_sources
 from seatrial.scenario.actions.change_nodes import KUBELET_CHANGES, RUNTIME_CHANGES, NodeChange, RuntimeTrouble
 
 ANSWER_S = 300.0  # a thousand kubelets are started one after the other
 PAUSE_PER_NODE_S = 0.001  # between two looks: a list of a thousand nodes is 5 MB, from a busy server
+_RUNTIME_STAGES = {stage.name for stage in (SANDBOX, PULLED, CONTAINER_CREATED)}
 Entry = dict[str, Any]
 
 
@@ -188,3 +192,27 @@ def _is_ready(node: Node) -> bool:
     """The scheduler looks at the taint, which the controller manager removes a moment after the kubelet has said Ready."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True" and all(t.key != NOT_READY_TAINT for t in node.spec.taints)
+
+
+def add_runtime_stages(log: Path, session: Session) -> None:
+    """Adds the stages that only container runtimes know, from the file that the process of played ones writes.
+
+    Of a stage that a pod reached several times the first counts. The evidence has how many starts failed.
+    """
+    observer, ledger = session.observer, session.ledger
+    namespaces = {session.namespace, *session.queue_namespaces}
+    counts = {"sandbox": 0, "started": 0, "start_failed": 0, "exited": 0, "crashed": 0}
+    known: set[tuple[int, str]] = set()
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+        parts = line.split("\t")
+        if len(parts) != 6 or parts[2] not in namespaces:  # the last line may be torn
+            continue
+        at, node, _, name, _, what = parts
+        if what in counts:
+            counts[what] += 1
+        pod = observer.pods.get(name)
+        if what in _RUNTIME_STAGES and pod is not None and (pod, what) not in known:
+            known.add((pod, what))
+            number = ledger.number[what]
+            ledger.note(int(at) - session.wall_epoch, pod, number, time_sources.RUNTIME, observer.node(node))
+    session.evidence["runtime"] = counts

@@ -20,16 +20,15 @@ from seatrial.clusters.live.node_pool import FakeNodes, NodePool
 from seatrial.clusters.live.playing import bind_claims
 from seatrial.clusters.live.request_load import SCRAPE_EVERY_S, RequestLoad, apiserver_scraper, impersonation
 from seatrial.clusters.live.session import Session
-from seatrial.clusters.local import kept_planes, kubelet_nodes, runtime_times
+from seatrial.clusters.local import kept_planes, kubelet_nodes
 from seatrial.clusters.local.audit_trail import AuditTrail
 from seatrial.clusters.local.components import RUNTIME_LOG, PlaneOptions, for_fake_nodes
 from seatrial.clusters.local.kubelet_nodes import KubeletNodes
 from seatrial.clusters.local.load_setup import LoadSetup, logins
 from seatrial.clusters.local.plane import LocalControlPlane
-from seatrial.clusters.local.profiling import profile
 from seatrial.clusters.requests.metrics_scraper import MetricsScraper
 from seatrial.clusters.supervision.directories import clusters_root
-from seatrial.kube import ApiProblem, access_from
+from seatrial.kube import NO_RETRY, ApiProblem, Lost, Request, Unreachable, access_from
 from seatrial.kube.resources import NAMESPACES, NODES
 from seatrial.model.control_plane import ControlPlane, Override
 from seatrial.model.errors import SeatrialError
@@ -95,6 +94,9 @@ def _override(part: ComponentOverride) -> Override:
     return Override(binary, part.version, config, part.args)
 
 
+PROFILE_S = 2  # a stretch that is cut off by the end of the trial is lost
+
+
 class FreshPlane:
     """Starts the control plane, and takes it down again."""
 
@@ -109,7 +111,7 @@ class FreshPlane:
         client = session.connect(access_from(self._plane.kubeconfig()))
         session.spawn(bind_claims(client, session.problems.append))
         for component in session.trial.target.profile:
-            session.spawn(profile(self._plane, component, session.directory / "profiles"))
+            session.spawn(_profile(self._plane, component, session.directory / "profiles"))
 
     def kubeconfig(self) -> str:
         return str(self._plane.kubeconfig())
@@ -140,7 +142,7 @@ class FreshPlane:
                 await asyncio.to_thread(self._audit.read, self._plane.audit_log, phases.log if phases else None)
             if self._plane.has_kubelets and session.observer.epoch:
                 log = self._plane.layout.directory / RUNTIME_LOG
-                await asyncio.to_thread(runtime_times.add, log, session)
+                await asyncio.to_thread(kubelet_nodes.add_runtime_stages, log, session)
         except (OSError, SeatrialError) as error:
             session.mishaps.append(f"the audit log could not be read: {error}")
         finally:
@@ -203,3 +205,28 @@ class KeptPlane:
 
 def _end_of(log: str) -> str:
     return "\n".join(log.splitlines()[-LAST_LINES:]) or "none"
+
+
+async def _profile(plane: LocalControlPlane, component: str, folder: Path) -> None:
+    """Writes CPU profiles of a component for `go tool pprof`, one `COMPONENT-N.pprof` per stretch, until cancelled."""
+    folder.mkdir(exist_ok=True)
+    number = 0
+    while True:
+        port = plane.port(component)  # none while the component is being restarted
+        profiled = await _profiled(plane, port) if port else b""
+        if profiled:
+            (folder / f"{component}-{number:04d}.pprof").write_bytes(profiled)
+            number += 1
+        else:
+            await asyncio.sleep(1)
+
+
+async def _profiled(plane: LocalControlPlane, port: int) -> bytes:
+    """A profile, or nothing if the component does not answer."""
+    path = f"/debug/pprof/profile?seconds={PROFILE_S}"
+    try:
+        async with plane.client(port=port) as client:
+            answer = await client.send(Request("get", "", "GET", path, timeout=PROFILE_S + 10), retry=NO_RETRY)
+    except (Lost, Unreachable):
+        return b""
+    return bytes(answer.body) if answer.ok else b""

@@ -7,7 +7,6 @@ for the files.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import dataclasses
 import json
@@ -20,28 +19,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
 import yaml
 
 from seatrial.clusters.kwok import fake_nodes
 from seatrial.clusters.kwok.kwok_process import STAGES
 from seatrial.clusters.local.certificates import Authority, create_pki, write_kubeconfig
 from seatrial.clusters.local.components import ADMIN, USER, PlaneOptions, describe, override
+from seatrial.clusters.local.first_objects import SETTLE_S, create, established, role_binding, with_authority
 from seatrial.clusters.programs.binaries import ensure_binaries, kept_files
 from seatrial.clusters.supervision import inotify
 from seatrial.clusters.supervision.cluster_state import DirectoryClaim, claim, reap
 from seatrial.clusters.supervision.directories import Layout, check_name, write_private
 from seatrial.clusters.supervision.ports import Ports
 from seatrial.clusters.supervision.supervisor import Death, Supervisor
-from seatrial.kube import NO_RETRY, ApiProblem, Client, Lost, Request, Resource, Unreachable, access_from
+from seatrial.kube import NO_RETRY, ApiProblem, Client, Lost, Request, Unreachable, access_from
 from seatrial.kube.resources import CRDS, LEASES, NODES, SERVICE_ACCOUNTS, delete_collection
-from seatrial.kube.shapes import Condition, Object, Shape, condition
-from seatrial.model.control_plane import CA_BUNDLE, ControlPlane, GoBinary, Identity
+from seatrial.kube.shapes import Object
+from seatrial.model.control_plane import ControlPlane, GoBinary, Identity
 from seatrial.model.errors import SetupProblem
 
 Amend = Callable[[ControlPlane], ControlPlane]
 
-SETTLE_S = 60.0
 # The API server delays every create of a kind by 2 s if the kind was established less than 2 s ago (whole seconds):
 # apiextensions-apiserver, customresource_handler.go, `justCreated`. The first workloads must not wait for that.
 NEW_KIND_S = 3.0
@@ -237,19 +235,19 @@ class LocalControlPlane:
         if again and component == "kwok":
             self._touching_pods = asyncio.create_task(self._touch_pods())
         if component == "kube-apiserver":
-            bindings = [_binding(identity) for identity in self.plane.identities if identity.role]
+            bindings = [role_binding(identity) for identity in self.plane.identities if identity.role]
             await self._create_all(bindings)
 
     async def _create_all(self, bindings: list[dict[str, Any]]) -> None:
         """Creates what must exist before other components start: definitions of kinds first, then objects of these kinds."""
         documents = await asyncio.to_thread(self._documents)
         kinds = [thing for thing in documents if thing["kind"] == CRDS.kind]
-        objects = [_with_authority(thing, self.layout.ca) for thing in self.plane.objects]
+        objects = [with_authority(thing, self.layout.ca) for thing in self.plane.objects]
         async with self.client() as client:
-            await _create(client, *bindings, *kinds)
-            await _established(client, kinds)
+            await create(client, *bindings, *kinds)
+            await established(client, kinds)
             self._established_at = time.monotonic() if kinds else None
-            await _create(client, *(thing for thing in documents if thing not in kinds), *objects)
+            await create(client, *(thing for thing in documents if thing not in kinds), *objects)
 
     def _documents(self) -> list[Any]:
         files = [file for binary in self.plane.manifests for file in kept_files(binary, self._paths[binary.name])]
@@ -332,65 +330,3 @@ def _write(layout: Layout, plane: ControlPlane) -> None:
     for name, content in plane.files.items():
         text = content if isinstance(content, str) else json.dumps(content, indent=1)
         write_private(layout.directory / name, text.encode())
-
-
-def _binding(identity: Identity) -> dict[str, Any]:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"seatrial:{identity.name}"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": identity.role},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": identity.user}],
-    }
-
-
-async def _create(client: Client, *objects: Any) -> None:
-    """Objects that exist already are fine. Plurals are regular wherever we or our stacks create something here."""
-    for thing in objects:
-        group, _, version = thing["apiVersion"].rpartition("/")
-        kind, name, namespace = thing["kind"], thing["metadata"]["name"], thing["metadata"].get("namespace", "")
-        try:
-            await client.create(Resource(group, version, _plural(kind), kind, bool(namespace)), thing, name, namespace)
-        except (ApiProblem, Lost) as problem:
-            if not isinstance(problem, ApiProblem) or problem.code != 409:
-                raise SetupProblem(
-                    f"{kind} {name} could not be created: {problem.message}",
-                    "This is a defect of seatrial or of what amended the control plane.",
-                ) from problem
-
-
-def _with_authority(thing: Any, certificate: Path) -> Any:
-    bundle = base64.b64encode(certificate.read_bytes()).decode()
-    return json.loads(json.dumps(thing).replace(CA_BUNDLE, bundle))
-
-
-def _plural(kind: str) -> str:
-    name = kind.lower()
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
-
-
-async def _established(client: Client, kinds: list[Any]) -> None:
-    """Waits until the API server serves the kinds: a controller that lists one earlier gives up."""
-    until = time.monotonic() + SETTLE_S
-    for kind in kinds:
-        name = kind["metadata"]["name"]
-        while not await _is_established(client, name):
-            if time.monotonic() > until:
-                raise SetupProblem(
-                    f"the kind {name} is not served after {SETTLE_S:.0f} s", "Look into the API server's log."
-                )
-            await asyncio.sleep(0.02)
-
-
-class _DefinitionStatus(Shape):
-    conditions: list[Condition] | None = None  # null at first
-
-
-class _Definition(Object):
-    status: _DefinitionStatus = msgspec.field(default_factory=_DefinitionStatus)
-
-
-async def _is_established(client: Client, name: str) -> bool:
-    found = await client.find(CRDS, name, shape=_Definition)
-    established = condition(found.status.conditions or [], "Established") if found else None
-    return established is not None and established.status == "True"

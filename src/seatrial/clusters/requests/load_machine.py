@@ -19,7 +19,7 @@ from seatrial.clusters.requests.request_templates import RequestTemplate
 from seatrial.clusters.requests.sending import PhaseProgress, Sender
 from seatrial.clusters.requests.workload_share import Submitted, WorkloadSender, WorkloadShare
 from seatrial.kube import Access, Client, ClientIdentity, clock
-from seatrial.record.requests import RequestLog
+from seatrial.record.request_log import RequestLog
 from seatrial.scenario.actions.send_requests import Requests
 
 MOST_OPEN = 4000  # connections of an open loop

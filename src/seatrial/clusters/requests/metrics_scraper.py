@@ -27,7 +27,6 @@ class MetricsScraper:
     ) -> None:  # fmt: skip
         self.epoch = 0
         self.refused: dict[str, str] = {}  # component → why it does not serve metrics
-        self.scrapes = 0
         self._log = MetricsLog(directory)
         self._servers, self._pids, self._every, self._ours = servers, pids, every_s, ours
 
@@ -50,7 +49,6 @@ class MetricsScraper:
         for name, client in self._servers.items():
             if name not in self.refused:
                 await self._scrape(name, client)
-        self.scrapes += 1
 
     async def _scrape(self, name: str, client: Client) -> None:
         """The time of a scrape is that of its answer. A component that is restarting is skipped."""

@@ -21,7 +21,7 @@ from seatrial.model.errors import SetupProblem, UsageProblem
 from seatrial.model.interfaces import Tally
 from seatrial.model.labels import STUDY_LABEL
 from seatrial.model.plan import Trial
-from seatrial.record.requests import RequestLog, write_starts
+from seatrial.record.request_log import RequestLog, write_starts
 from seatrial.scenario.actions.send_requests import Requester, Requests
 from seatrial.scenario.actions.wait import WaitForObjects
 

@@ -21,7 +21,7 @@ from seatrial.kube.api_errors import read_status
 from seatrial.kube.client import ListMeta
 from seatrial.model.interfaces import Tally
 from seatrial.model.units import SECOND
-from seatrial.record.requests import CLIENT, RequestLog
+from seatrial.record.request_log import CLIENT, RequestLog
 from seatrial.scenario.actions.send_requests import Requests
 
 ANSWER_S = 75.0  # timeout of a request; the server's own is 60

@@ -1,4 +1,4 @@
-"""The top of the page: what was tested, which set-ups completed and how fast, which clogged and why, and whether to trust it.
+"""The top of the page: what was tested, which set-ups completed and how fast, why others did not, and whether to trust the figures.
 
 It claims no more than the figures show: differences within the spread have no winner, and an incomplete set-up has no speed.
 """
@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis.repeat_judging import FAILS
-from seatrial.analysis.trial_figures import Figures, since_first_s
-from seatrial.clog.diagnosis import KINDS
 from seatrial.model.figures import FIGURES
 from seatrial.record.trial_record import DAMAGED
 from seatrial.report.answer_figures import AnswerFigure, in_a_sentence
 from seatrial.report.durations import lasting
 from seatrial.report.grouping import NOT_CHECKED, Group, Spread, ended_well
+from seatrial.report.page.endings import DID, endings
 from seatrial.report.page.markup import Html, Inside, badge, join, tag
 from seatrial.report.page.search_section import headlines
 from seatrial.report.page.view import View, in_words, listed, plural, seconds
@@ -144,8 +143,7 @@ def _answers(view: View) -> list[Html]:
     if others:
         names = listed([f"{group.setup} ({in_words(tuple(group.params.items()))})" for group in others], 5)
         lines.append(tag("p", f"Also incomplete: {names}."))
-    lines += _clogs(view)
-    return lines
+    return [*lines, *endings(view)]
 
 
 def _headline(view: View, stuck: Sequence[Group]) -> str:
@@ -164,12 +162,12 @@ def _of_what_ran(view: View, stuck: Sequence[Group]) -> str:
     bad = [setup for setup in view.setups if any(group.setup == setup for group in stuck)]
     good = [setup for setup in view.setups if setup not in bad]
     how = {str(row["outcome"]) for group in stuck for row in group.rows if not ended_well(row)}
-    did = "clogged" if how == {"clogged"} else "did not complete everything"
+    did = DID.get(next(iter(how)), "") if len(how) == 1 else ""
     if how == {DAMAGED}:  # what completed is unknown
         return f"{listed(bad)} cannot be judged: files of {'its' if len(bad) == 1 else 'their'} trials are damaged."
     if not good:
-        return f"No set-up completed everything: {listed(bad)} {did}."
-    return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did}."
+        return f"No set-up completed everything{f': {listed(bad)} {did}' if did else ''}."
+    return f"{len(good)} of {len(view.setups)} set-ups completed everything; {listed(bad)} {did or 'did not'}."
 
 
 def _sent(view: View) -> str:
@@ -261,33 +259,6 @@ def _line(group: Group, width: str | None, figure: str, more: str, doubtful: boo
         data_setup=group.setup,
         class_="unverified" if group.unverified else None,
     )
-
-
-def _clogs(view: View) -> list[Html]:
-    """Clogs and their causes: the first trial of each clogged set-up, at most five."""
-    found: dict[str, list[Figures]] = {}
-    for row in view.rows:
-        if row["clog"] and row["outcome"] == "clogged":
-            found.setdefault(str(row["setup"]), []).append(row)
-    items = []
-    for setup, rows in list(found.items())[:5]:
-        trial = view.trials[str(rows[0]["trial"])]
-        clog = trial.document["clog"]
-        at = since_first_s(clog.get("at_ns"), rows[0], trial.document)
-        times = f" in {plural(len(rows), 'trial')}, the first" if len(rows) > 1 else ""
-        when = f" after {seconds(at, 1)}" if at is not None else ""
-        items.append(
-            tag(
-                "div",
-                tag("h2", f"{setup} clogged{times}{when}: {clog.get('kind')}", class_="small"),
-                tag("p", f"Meaning: {KINDS.get(str(clog.get('kind')), 'not known here')}.", class_="quiet"),
-                tag("p", str(clog.get("summary") or ""), class_="clipped"),
-                class_="clogged",
-            )
-        )
-    if len(found) > 5:
-        items.append(tag("p", f"{len(found) - 5} more set-ups clogged: see below."))
-    return items
 
 
 def _trust(view: View) -> Html:

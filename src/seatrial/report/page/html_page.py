@@ -21,7 +21,7 @@ from seatrial.report.page.replays import replays
 from seatrial.report.page.request_section import requests
 from seatrial.report.page.search_section import search
 from seatrial.report.page.sensitivity import sensitivity
-from seatrial.report.page.steps import steps
+from seatrial.report.page.step_section import steps
 from seatrial.report.page.summary import summary
 from seatrial.report.page.teams import teams
 from seatrial.report.page.timeline import timeline
@@ -61,19 +61,18 @@ _SCRIPTS = (
 _LIGHT_OR_DARK = "Light or dark"
 
 
-def write_page(study: Study, more: Sequence[PageSection] = ()) -> Path:
-    """Writes report.html of the study; `more` sections follow the summary, such as a comparison."""
+def write_page(study: Study) -> Path:
+    """Writes report.html of the study."""
     path = study.out / REPORT
-    text = page(view_of(study), more)
+    text = page(view_of(study))
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8", errors="replace")
     return path
 
 
-def page(view: View, more: Sequence[PageSection] = ()) -> str:
+def page(view: View) -> str:
     """The whole page of a study."""
-    made = [section for section in (make(view) for make in SECTIONS) if section is not None]
-    sections = [*made[:1], *more, *made[1:]] if view.rows else [*made, *more]
+    sections = [section for section in (make(view) for make in SECTIONS) if section is not None]
     return document(f"{view.study.name} · seatrial", answer(view), sections, view.setups)
 
 

@@ -71,12 +71,12 @@ def json_block(data: Any, **attributes: str) -> Html:
     return tag("script", Html(safe), type="application/json", **attributes)
 
 
-def chart(kind: str, data: Any, title: str, *notes: Inside, controls: Inside = None) -> Html:
+def chart(kind: str, data: Any, title: str, *notes: Inside) -> Html:
     """A figure that the script of that kind (`assets/KIND.js`) fills; the title describes it."""
     return tag(
         "figure",
         tag("figcaption", tag("h3", title), [tag("p", note) for note in notes if note], class_="caption"),
-        tag("div", controls, class_="controls"),
+        tag("div", class_="controls"),
         tag("div", class_="plot"),
         json_block(data),
         class_=f"chart {kind}",

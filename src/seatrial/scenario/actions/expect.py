@@ -41,7 +41,7 @@ def _figure(value: Any, info: ValidationInfo) -> str:
 
 _ONE_OR_MORE = BeforeValidator(as_list, json_schema_input_type=str | list[str])
 Expectations = Annotated[list[Annotated[str, BeforeValidator(_expectation)]], _ONE_OR_MORE]
-Figures = Annotated[list[Annotated[str, BeforeValidator(_figure)]], _ONE_OR_MORE]
+FigureNames = Annotated[list[Annotated[str, BeforeValidator(_figure)]], _ONE_OR_MORE]
 
 
 def expectations(source: Source, texts: Iterable[str], path: KeyPath) -> tuple[Expectation, ...]:

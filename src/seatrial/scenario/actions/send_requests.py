@@ -162,7 +162,7 @@ class SendsRequests(Protocol):
     """What request phases need of a cluster."""
 
     async def requests(self, phase: Requests) -> Tally:
-        """Sends all requests and records each (record.requests)."""
+        """Sends all requests and records each (record.request_log)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from seatrial.model.fleet import ANY, LOWER, NEVER, Cohort, Fleet, Queue
+from seatrial.model.fleet import NEVER, Cohort, Fleet, Queue
 from seatrial.model.plan import Scalar, Trial
 from seatrial.model.settings import words
-from seatrial.stacks.base import submits
+from seatrial.stacks.base import actions_needed, submits, unknown_rules
 from seatrial.stacks.kai.queue_tree import RESOURCES
 
 PREEMPTIBLE_BELOW = 100  # pkg/common/podgroup/preemptible.go: a priority from here on is not preemptible
@@ -47,16 +47,10 @@ def _unfit_queues(trial: Trial) -> Iterator[str]:
 
 def _unfit_rules(trial: Trial, actions: Sequence[str]) -> Iterator[str]:
     rules = trial.setup.fleet.preemption
-    if rules.within_queue not in (NEVER, LOWER):
-        yield f"KAI preempts for a higher priority alone: `within-queue` is never or {LOWER}, not {rules.within_queue}"
-    if rules.reclaim not in (NEVER, ANY):
-        yield f"KAI reclaims whatever the priorities are: `reclaim` is never or {ANY}, not {rules.reclaim}"
+    yield from unknown_rules("KAI", rules)
     if rules.while_borrowing != NEVER:
         yield "KAI preempts no other queue for one above its share: it has no `while-borrowing`"
-    for rule, value, action in (
-        ("within-queue", rules.within_queue, "preempt"),
-        ("reclaim", rules.reclaim, "reclaim"),
-    ):
+    for rule, value, action in actions_needed(rules):
         if value == NEVER and trial.on != "sim" and (trial.on == "kubeconfig" or trial.target.cluster):
             yield f"`{rule}: never` takes an action out of KAI's configuration, and the KAI of this cluster is configured already"
         if value != NEVER and action not in actions:

@@ -175,9 +175,6 @@ class VictimLine:
         return self._jobs.pop()
 
 
-Lines = dict[str, JobLine] | dict[str, VictimLine]
-
-
 def by_queue(jobs: Iterable[KaiJob]) -> dict[str, list[KaiJob]]:
     """By their leaves, the leaf of the first one first."""
     found: dict[str, list[KaiJob]] = {}

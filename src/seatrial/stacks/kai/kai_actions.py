@@ -22,7 +22,6 @@ from seatrial.stacks.kai.kai_session import (
     RELEASING,
     KaiJob,
     KaiSession,
-    KaiTask,
     no_room,
 )
 from seatrial.stacks.kai.kai_solver import KaiSolver, Victims, all_moved
@@ -45,9 +44,12 @@ class KaiEviction:
 
 @dataclass(slots=True)
 class KaiDecisions:
-    """What a session carries out: PodGroups with the pods to bind, in order, then evictions."""
+    """What a session carries out: PodGroups with the pods to bind, in order, then evictions.
 
-    binds: list[tuple[KaiJob, list[KaiTask], bool]] = field(default_factory=list)  # whether it is the group's start
+    `binds`: pods and the nodes they were allocated to (a later action of the session may have evicted them again, and found another
+    node for their successors); and whether it is the group's start."""
+
+    binds: list[tuple[KaiJob, list[tuple[int, int]], bool]] = field(default_factory=list)
     evictions: list[KaiEviction] = field(default_factory=list)
     scenarios: int = 0
 
@@ -112,7 +114,7 @@ class KaiActions:
             task.status, task.virtual = ACTIVE, False
         self._session.commit()
         if placed:
-            self.done.binds.append((job, placed, began))
+            self.done.binds.append((job, [(task.pod, task.node) for task in placed], began))
 
     # those that evict
 

@@ -99,9 +99,9 @@ class KaiModel:
             session, self._cache, self._random, self._is_stale, lambda number: sim.workloads[number].name
         )
         decided = actions.run(self._actions)
-        for _, tasks, _ in decided.binds:
-            for task in tasks:
-                self._placed.assume(task.pod, nodes.order[task.node])
+        for _, pods, _ in decided.binds:
+            for pod, column in pods:
+                self._placed.assume(pod, nodes.order[column])
         self._placed.releasing.update(eviction.pod for eviction in decided.evictions)
         told = self._to_tell(built, session)
         for number in session.touched:
@@ -146,10 +146,10 @@ class KaiModel:
 
     def _carry_out(self, decided: KaiDecisions, told: Iterable[KaiJob], cost: int) -> Goroutine:
         yield cost
-        for job, tasks, began in decided.binds:
-            for task in tasks:
+        for job, pods, began in decided.binds:
+            for pod, _ in pods:
                 yield Calls(self._own, WRITE)
-                self._requested(job.number, task.pod)
+                self._requested(job.number, pod)
             if began:  # the annotation with the time of its start (status_updater, updatePodGroupAnnotations)
                 self._write(job.number, 0, 1)
         left = [len(decided.evictions)]

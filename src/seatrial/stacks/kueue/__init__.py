@@ -10,7 +10,7 @@ from seatrial.model.plan import Amounts, Scalar, Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, parse_quantity
 from seatrial.stacks.base import StackBase
-from seatrial.stacks.kueue.fleet_limits import unfit
+from seatrial.stacks.kueue.fleet_rules import uncovered, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim
@@ -69,6 +69,9 @@ class Kueue(StackBase):
         if own["topology"] and trial.setup.fleet.queues and trial.on == "sim":
             return "kueue's topology is not modelled together with queues; the real Kueue has both (--on local)"
         return super().refuses(trial) or _bad_quota(own) or unfit(trial)
+
+    def findings(self, trial: Trial) -> Sequence[str]:
+        return (*super().findings(trial), *uncovered(trial))
 
     def releases(self, settings: Settings) -> Sequence[int]:
         own = settings["kueue"]

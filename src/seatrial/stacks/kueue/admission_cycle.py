@@ -58,14 +58,30 @@ def decide(
 
 
 def _nominate(tree: QuotaTree, claim: QuotaClaim, closed: Callable[[QuotaClaim, str], str]) -> Head:
-    assignment = assign(tree, claim, lambda flavor: closed(claim, flavor))
-    head = Head(claim, assignment)
-    if assignment.mode == PREEMPT:
-        head.victims = targets(tree, claim, assignment)
-    if assignment.mode != FIT:
-        head.message = assignment.message
-    claim.tried, claim.tried_at = assignment.tried, claim.queue.generation
+    why = None if claim.queue.evicts else _refusal_key(claim, closed)
+    known = tree.refusals.get(why) if why else None
+    if known is not None:
+        head = Head(claim, known[0], message=known[1])
+    else:
+        assignment = assign(tree, claim, lambda flavor: closed(claim, flavor))
+        head = Head(claim, assignment)
+        if assignment.mode == PREEMPT:
+            head.victims = targets(tree, claim, assignment)
+        if assignment.mode != FIT:
+            head.message = assignment.message
+            if why:
+                tree.refusals[why] = assignment, head.message
+    claim.tried, claim.tried_at = head.assignment.tried, claim.queue.generation
     return head
+
+
+def _refusal_key(claim: QuotaClaim, closed: Callable[[QuotaClaim, str], str]) -> tuple[object, ...]:
+    """All that an assignment depends on besides usage, where nobody can be evicted. All workloads of a queue are tried again
+    whenever something is freed, and most of them ask for the same."""
+    queue = claim.queue
+    tried = claim.tried if claim.tried_at >= queue.generation else {}
+    flavors = tuple([closed(claim, flavor) for group in queue.groups for flavor in group.flavors])
+    return queue.name, tuple(claim.requests.items()), tuple(tried.items()), flavors
 
 
 class _Cycle:

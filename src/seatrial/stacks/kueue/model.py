@@ -62,7 +62,7 @@ class KueueModel:
             sim, self._processes, self._writer, self._events, settings, self._admitted, self._refused, self._preempted
         )
         self._uids = sim.stream("kueue-uids")
-        sim.pod_priorities = not sim.fleet.queues  # with queues, priorities are WorkloadPriorityClasses
+        sim.pods.have_priorities = not sim.fleet.queues  # with queues, priorities are WorkloadPriorityClasses
         self._status = QueueStatus(sim, self._processes, client, self._scheduler.counts)
         self._jobs = WorkQueue(sim.kernel, self._processes, WORKERS, self._reconcile)
         self._ungater = WorkQueue(sim.kernel, self._processes, WORKERS, self._ungate)

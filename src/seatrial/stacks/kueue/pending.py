@@ -152,18 +152,13 @@ class Inadmissible:
         self._tried: dict[Key, int] = {}
         self._at: dict[int, tuple[Key, int]] = {}
         self._scan = 0  # all members of keys before this one had their turn
-        self._untried = 0
+        self.untried = 0  # how many can be taken
 
     def __len__(self) -> int:
         return len(self._at)
 
     def __contains__(self, number: int) -> bool:
         return number in self._at
-
-    @property
-    def untried(self) -> int:
-        """How many can be taken."""
-        return self._untried
 
     def add(self, number: int, key: Key) -> None:
         """The workload has just had its turn."""
@@ -179,8 +174,8 @@ class Inadmissible:
         self._tried[key] += 1
 
     def renew(self) -> None:
-        """Makes all available again."""
-        self._scan, self._untried = 0, len(self._at)
+        """All can be taken again."""
+        self._scan, self.untried = 0, len(self._at)
         self._tried = dict.fromkeys(self._members, 0)
 
     def can_take(self, number: int) -> bool:
@@ -190,7 +185,7 @@ class Inadmissible:
 
     def first(self) -> Key | None:
         """The key of the next `pop`."""
-        if not self._untried:
+        if not self.untried:
             return None
         while self._tried[self._keys[self._scan]] == len(self._members[self._keys[self._scan]]):
             self._scan += 1
@@ -213,7 +208,7 @@ class Inadmissible:
             self._swap(key, place, tried - 1)
             place = self._tried[key] = tried - 1
         else:
-            self._untried -= 1
+            self.untried -= 1
         self._swap(key, place, len(members) - 1)
         members.pop()
         del self._at[number]
@@ -252,8 +247,8 @@ class Pending:
 
     @property
     def heads(self) -> bool:
-        """Whether the heap has a head."""
-        return len(self._heap) > 0 or self._inadmissible.untried > 0
+        """Whether there is something to pop."""
+        return self._inadmissible.untried > 0 or len(self._heap) > 0
 
     def push(self, number: int, key: Key) -> None:
         """The workload is new, or changed so that it may fit now."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.model.fleet import FlavorQuota, Fleet, Preemption, Queue
+from seatrial.model.fleet import NEVER, FlavorQuota, Fleet, Preemption, Queue
 
 Usage = Mapping[int, int]  # cell → amount
 Path = tuple[tuple["QuotaNode", int, int], ...]  # what an addition changed: node, cell, amount
@@ -138,15 +138,24 @@ class QuotaQueue(QuotaNode):
         self.groups: tuple[ResourceGroup, ...] = (ResourceGroup(resources, tuple(q.flavor for q in queue.quotas)),)
         self.workloads: dict[int, QuotaClaim] = {}
         self.generation = 1  # raised whenever something is freed: flavors are then tried from the first one again
+        self.refusals: dict[Any, Any] = {}  # the tree's
+
+    @property
+    def evicts(self) -> bool:
+        """Whether its workloads may evict others at all."""
+        rules = self.preemption
+        return rules.within_queue != NEVER or (self.parent is not None and rules.reclaim != NEVER)
 
     def hold(self, claim: QuotaClaim) -> None:
         """The workload has its quota from now on."""
+        self.refusals.clear()
         self.workloads[claim.number] = claim
         for cell, amount in claim.usage.items():
             self.add_usage(cell, amount)
 
     def drop(self, claim: QuotaClaim) -> None:
         """The opposite."""
+        self.refusals.clear()
         del self.workloads[claim.number]
         for cell, amount in claim.usage.items():
             self.remove_usage(cell, amount)
@@ -173,6 +182,9 @@ class QuotaTree:
         self._lendable: dict[QuotaNode, dict[str, int]] = {}
         self._flat: dict[QuotaNode, bool] = {}
         self.listed: dict[Any, Any] | None = None  # what searches for victims know, while the tree does not change
+        self.refusals: dict[Any, Any] = {}  # what does not fit and why, until a workload gets quota or frees it
+        for queue in self.queues.values():
+            queue.refusals = self.refusals
         for quotas in (*(cohort.quotas for cohort in fleet.cohorts), *(queue.quotas for queue in fleet.queues)):
             self._number_cells(quotas)
         cells: dict[str, list[int]] = {}

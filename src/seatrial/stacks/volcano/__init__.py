@@ -10,8 +10,8 @@ from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import SECOND
 from seatrial.stacks.base import StackBase
+from seatrial.stacks.volcano.fleet_rules import otherwise, unfit
 from seatrial.stacks.volcano.session_configuration import ACTIONS, PLUGINS, SHIPPED_ACTIONS, SHIPPED_PLUGINS, unknown
-from seatrial.stacks.volcano.volcano_rules import otherwise, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim

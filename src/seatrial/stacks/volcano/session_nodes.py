@@ -25,8 +25,8 @@ _NOWHERE = float("-inf")
 _GPU = "nvidia.com/gpu"
 
 
-class Place(NamedTuple):
-    """The node of a pod; `now`: false if it waits for room that is being released there."""
+class Pick(NamedTuple):
+    """Where a pod goes; `now`: else it waits for what is being released there."""
 
     node: int  # −1: nowhere
     now: bool = True
@@ -147,12 +147,12 @@ class SessionNodes:
         allowed = self._sight(shape).allowed
         return [node for node, score in enumerate(allowed) if score > _NOWHERE]
 
-    def pick(self, shape: PodShape, beside: Mapping[int, int]) -> Place:
+    def pick(self, shape: PodShape, beside: Mapping[int, int]) -> Pick:
         """The best node for a pod of this shape; `beside`: pods of its own per node, for one that prefers to be apart."""
         known = self._nothing.get(id(shape))
         self.looked += len(self._nodes)
         if known is not None and known[0] == self.state:
-            return Place(-1)
+            return Pick(-1)
         sight = self._sight(shape)
         self._catch_up(sight)
         feasible = (sight.scores > _NOWHERE).nonzero()[0]
@@ -163,9 +163,9 @@ class SessionNodes:
             ]
             if not later:
                 self._nothing[id(shape)] = (self.state, "")
-                return Place(-1)
+                return Pick(-1)
             feasible, now = np.array(sorted(later)), False
-        return Place(self._best(self._window(feasible), sight, beside, now), now)
+        return Pick(self._best(self._window(feasible), sight, beside, now), now)
 
     def ranked(self, shape: PodShape) -> list[int]:
         """The nodes that take the pod if others go, the best first; equals by their number (SortNodes, whose order is chance)."""

@@ -10,7 +10,7 @@ from seatrial.model.plan import Trial, Workload
 from seatrial.model.settings import Setting, Settings
 from seatrial.model.units import MINUTE, SECOND
 from seatrial.stacks.base import StackBase, submits
-from seatrial.stacks.yunikorn.queue_rules import otherwise, unfit
+from seatrial.stacks.yunikorn.fleet_rules import otherwise, unfit
 
 if TYPE_CHECKING:
     from seatrial.sim.world import Sim

@@ -24,7 +24,7 @@ from seatrial.model.units import SECOND
 from seatrial.stacks.yunikorn import FIFO
 from seatrial.stacks.yunikorn.yunikorn_queues import ROOT, YunikornQueue
 
-Amounts = tuple[int, ...]  # by the resources of the nodes
+ResourceAmounts = tuple[int, ...]  # by the resources of the nodes
 NEVER_CHECKED = -(1 << 62)
 MIXED = 0  # no id of a shape
 LEAST_PRIORITY = -(1 << 31)
@@ -50,7 +50,7 @@ class Ask:
 class CoreApplication:
     """A workload. `planned`: placeholders that it will have, 0 without a gang."""
 
-    def __init__(self, number: int, leaf: LeafQueue, shape: PodShape, asked: Amounts, planned: int) -> None:
+    def __init__(self, number: int, leaf: LeafQueue, shape: PodShape, asked: ResourceAmounts, planned: int) -> None:
         self.number, self.leaf, self.shape, self.asked, self.planned = number, leaf, shape, asked, planned
         self.submitted = self.serial = 0  # when, and as which
         self.pending: dict[Ask, None] = {}  # in the order of their creation
@@ -124,14 +124,14 @@ class TreeQueue:
             return 0
         return max((child.priority() for child in self.children), default=LEAST_PRIORITY)
 
-    def change(self, amounts: Amounts, count: int) -> None:
-        """Adds to the usage of the queue and its parents."""
+    def change(self, amounts: ResourceAmounts, count: int) -> None:
+        """So many places are taken, or given back, here and above."""
         for queue in self.line:
             for at, amount in enumerate(amounts):
                 queue.allocated[at] += amount * count
 
-    def preempts(self, amounts: Amounts, sign: int) -> None:
-        """Adds to the resources that are being preempted."""
+    def preempts(self, amounts: ResourceAmounts, sign: int) -> None:
+        """A pod of it is being evicted, or gone."""
         for queue in self.line:
             for at, amount in enumerate(amounts):
                 queue.preempting[at] += amount * sign
@@ -263,7 +263,7 @@ def _amounts(given: object, names: Sequence[str]) -> list[int | None]:
     return [given.get(name) for name in names]
 
 
-def fits(asked: Amounts, headroom: Sequence[int | None]) -> bool:
+def fits(asked: ResourceAmounts, headroom: Sequence[int | None]) -> bool:
     """FitInMaxUndef: what is not limited does not count, and what is below zero is zero."""
     return all(left is None or amount <= max(left, 0) for amount, left in zip(asked, headroom, strict=True))
 

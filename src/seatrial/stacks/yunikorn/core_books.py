@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from seatrial.model.plan import Workload
 from seatrial.sim.kernel import Kernel
-from seatrial.stacks.yunikorn.core_applications import Amounts, Ask, CoreApplication, LeafQueue
+from seatrial.stacks.yunikorn.core_applications import Ask, CoreApplication, LeafQueue, ResourceAmounts
 from seatrial.stacks.yunikorn.core_cycles import CoreLoop
 from seatrial.stacks.yunikorn.core_nodes import CoreNodes
 
@@ -37,7 +37,7 @@ class CoreBooks:
         self._submitted = self._came = 0
         self._timers: dict[CoreApplication, int] = {}  # when its placeholders have had their time
 
-    def submit(self, number: int, workload: Workload, leaf: LeafQueue, asked: Amounts) -> CoreApplication:
+    def submit(self, number: int, workload: Workload, leaf: LeafQueue, asked: ResourceAmounts) -> CoreApplication:
         """A new application (AddApplication)."""
         planned = workload.pods if workload.gang else 0
         app = CoreApplication(number, leaf, workload.shape, asked, planned)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seatrial.model.plan import PodShape
 from seatrial.sim.nodes import Nodes
-from seatrial.stacks.yunikorn.core_applications import Amounts, Ask
+from seatrial.stacks.yunikorn.core_applications import Ask, ResourceAmounts
 
 FAIR = "fair"
 
@@ -59,8 +59,8 @@ class CoreNodes:
         self._catch_up()
         return self._first(self._nodes.fitting(shape) & self._unreserved)
 
-    def to_reserve(self, shape: PodShape, asked: Amounts) -> int:
-        """The unreserved node that lacks least, of those that would take the pod if empty (FitInScore)."""
+    def to_reserve(self, shape: PodShape, asked: ResourceAmounts) -> int:
+        """Of those not reserved that would take the pod if they were empty, the one that lacks least (FitInScore)."""
         self._catch_up()
         could = self._could.get(id(shape))
         if could is None:

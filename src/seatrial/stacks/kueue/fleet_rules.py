@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from seatrial.model.fleet import LOWER, NEVER
 from seatrial.model.plan import Trial
+from seatrial.stacks.base import submits
 
 QUOTA_SETTINGS = ("quota-cpu", "quota-memory", "quota-gpu")
 
@@ -13,6 +14,22 @@ QUOTA_SETTINGS = ("quota-cpu", "quota-memory", "quota-gpu")
 def unfit(trial: Trial) -> str | None:
     """The first part of the trial's fleet that Kueue cannot honour, or None."""
     return next(_unfit(trial), None) if trial.setup.fleet.queues else None
+
+
+def uncovered(trial: Trial) -> Iterator[str]:
+    """Queues without a quota of a resource that their workloads request: Kueue admits none of these; others do not limit it."""
+    queues, said = {queue.name: queue for queue in trial.setup.fleet.queues}, set()
+    for submit in submits(trial):
+        for demand in submit.demands(trial):
+            for name, _ in demand.queues:
+                covered = {resource for quota in queues[name].quotas for resource in quota.nominal}
+                for resource in sorted(set(demand.counted) - covered):
+                    if (submit.name, resource) not in said:
+                        said.add((submit.name, resource))
+                        yield (
+                            f"set-up '{trial.setup.name}': {submit.name}: queue '{name}' has no quota of {resource}, which its "
+                            f"workloads request: Kueue never admits them (add {resource} to its `quota`)"
+                        )
 
 
 def _unfit(trial: Trial) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seatrial.model.fleet import ANY, LOWER, NEVER, Fleet, nominal
+from seatrial.model.fleet import NEVER, Fleet, nominal
 from seatrial.model.plan import Trial
-from seatrial.stacks.base import submits
+from seatrial.stacks.base import actions_needed, submits, unknown_rules
 from seatrial.stacks.volcano.session_configuration import actions_of, sharing_of, tiers_of
 
 if TYPE_CHECKING:
@@ -47,16 +47,10 @@ def _queues(trial: Trial) -> Iterator[str]:
 
 def _rules(trial: Trial) -> Iterator[str]:
     rules, (actions, _) = trial.setup.fleet.preemption, _session(trial)
-    if rules.within_queue not in (NEVER, LOWER):
-        yield f"Volcano preempts for a higher priority alone: `within-queue` is never or {LOWER}, not {rules.within_queue}"
-    if rules.reclaim not in (NEVER, ANY):
-        yield f"Volcano reclaims whatever the priorities are: `reclaim` is never or {ANY}, not {rules.reclaim}"
+    yield from unknown_rules("Volcano", rules)
     if rules.while_borrowing != NEVER:
         yield "Volcano takes nothing from other queues for one above its share: it has no `while-borrowing`"
-    for rule, value, action in (
-        ("within-queue", rules.within_queue, "preempt"),
-        ("reclaim", rules.reclaim, "reclaim"),
-    ):
+    for rule, value, action in actions_needed(rules):
         if value != NEVER and action not in actions:
             yield f"`{rule}: {value}` needs Volcano's action {action}, which volcano.actions does not have{_claim(trial)}"
     if rules.within_queue == NEVER and "preempt" in actions:

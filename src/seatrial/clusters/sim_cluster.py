@@ -18,7 +18,7 @@ from seatrial.model.randomness import stream_seed
 from seatrial.model.settings import CONTROL_PLANE
 from seatrial.model.state import State, WorkloadState
 from seatrial.record.ledger import Ledger
-from seatrial.record.requests import write_starts
+from seatrial.record.request_log import write_starts
 from seatrial.record.submissions import Submissions
 from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.delete_workloads import DeleteWorkloads

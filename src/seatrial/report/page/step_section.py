@@ -14,7 +14,7 @@ import numpy.typing as npt
 from seatrial.report.page.markup import chart
 from seatrial.report.page.packing import pack, unit_for
 from seatrial.report.page.view import Combination, PageSection, View, in_words
-from seatrial.report.step_times import WHOLE, Seconds, Step, edges_of, step_times
+from seatrial.report.step_times import WHOLE, Seconds, TimedStep, edges_of, step_times
 
 DOTS = 150_000  # on the whole page
 DOTS_OF_ONE = 4_000  # of one set-up in one step
@@ -52,14 +52,14 @@ def steps(view: View) -> PageSection | None:
     )  # fmt: skip
 
 
-def _steps(view: View, chosen: Combination) -> list[Step]:
+def _steps(view: View, chosen: Combination) -> list[TimedStep]:
     trials = view.trusted_at(chosen)
     if not trials:
         return []
     return list(step_times(dataclasses.replace(view.study, trials=tuple(trials)))["detailed"].steps)
 
 
-def _row(step: Step, key: str, most: int, columns: dict[str, npt.NDArray[np.int32]]) -> dict[str, Any]:
+def _row(step: TimedStep, key: str, most: int, columns: dict[str, npt.NDArray[np.int32]]) -> dict[str, Any]:
     values = {setup: points.joined() for setup, points in step.points.items()}
     longest = max(float(np.max(np.abs(took))) for _, took in values.values())
     last = max(float(np.max(at)) for at, _ in values.values())
