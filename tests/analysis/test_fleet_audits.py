@@ -184,13 +184,20 @@ def test_a_workload_evicted_again_and_again_is_named_with_whom_it_was_evicted_fo
     jobs = [held(0, 300, "victim", "red", evictions=moves), held(0, 300, "taker", "blue")]
     one = found(tmp_path, trial(jobs, queue("red", 4), queue("blue", 4)))["evicted again"]
     assert one["count"] == 1 and "victim of queue red 4 times (reclaimed 4, mostly for taker)" in one["finding"]
-    assert "it begins again: give it `checkpoint`, its queue more quota of its own, or others less" in one["finding"]
+    assert (
+        "It starts over each time: give it `checkpoint`, its queue more quota of its own, or others a lower borrowing limit"
+        in one["finding"]
+    )
     made = trial(jobs, queue("red", 4), queue("blue", 4), number=2)
     phase = {"pods": [1], "requests": {"cpu": 1000}, "checkpoint_ns": 10_000_000_000}
     saves = found(tmp_path, replace(made, also={**made.also, "phases": {"short": phase}}))["evicted again"]["finding"]
-    assert "from its last `checkpoint`: give its queue more quota of its own, or others less to borrow." in saves
+    assert (
+        "from its last `checkpoint`: give its queue more quota of its own, or others a lower borrowing limit." in saves
+    )
     alone = found(tmp_path, Made([replace(job, queue="") for job in jobs], stages=QUEUEING, end_ms=2000 * S, number=3))
-    assert "it begins again: give it `checkpoint`, or it a higher priority." in alone["evicted again"]["finding"]
+    assert (
+        "It starts over each time: give it `checkpoint`, or it a higher priority." in alone["evicted again"]["finding"]
+    )
 
 
 def test_a_workload_that_waits_while_later_ones_pass_starves(tmp_path: Path) -> None:

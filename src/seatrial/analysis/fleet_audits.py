@@ -255,10 +255,12 @@ def _evicted_again(line: _Line) -> Audit:
 
 def _remedy_of_evictions(line: _Line, row: int) -> str:
     saves = bool((line.seen.trial.shapes.get(line.phase[row]) or {}).get("checkpoint_ns"))
-    each = "Each time it goes on from its last `checkpoint`" if saves else "Each time it begins again"
+    each = "It continues from its last `checkpoint`" if saves else "It starts over each time"
     give = [] if saves else ["it `checkpoint`"]
     give += (
-        ["its queue more quota of its own", "others less to borrow"] if line.queue[row] else ["it a higher priority"]
+        ["its queue more quota of its own", "others a lower borrowing limit"]
+        if line.queue[row]
+        else ["it a higher priority"]
     )
     return f"{each}: give {', or '.join([', '.join(give[:-1]), give[-1]] if give[1:] else give)}."
 

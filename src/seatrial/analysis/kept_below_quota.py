@@ -138,7 +138,9 @@ def _example(
 def _take_back(seen: Lifecycle) -> str:
     rule = seen.trial.fleet.preemption.reclaim
     if rule == NEVER:
-        return "Write `preemption: {reclaim: any}` to let a queue take its quota back, or limit `borrow` or `lend`."
+        return "Write `preemption: {reclaim: any}` to let a queue reclaim its quota, or limit `borrow` or `lend`."
     if rule != ANY:
-        return f"`reclaim: {rule}` takes back from lower priorities only: write `reclaim: any`, or limit `borrow` or `lend`."
-    return "It may take its quota back: see whom it evicted for that (evictions.parquet), and how long their pods took to end."
+        return (
+            f"`reclaim: {rule}` reclaims from lower priorities only: write `reclaim: any`, or limit `borrow` or `lend`."
+        )
+    return "It may reclaim its quota: evictions.parquet has the workloads that it evicted; check how long their pods took to end."
