@@ -6,6 +6,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.analysis.cohort_shares import Branch, Reals, fair_shares, filled
 from seatrial.analysis.comparing import compare
-from seatrial.analysis.fair_shares import FleetUse, fair_shares, filled
+from seatrial.analysis.fair_shares import FleetUse
 from seatrial.analysis.gates import judge
 from seatrial.analysis.stage_times import lifecycle
 from seatrial.analysis.studies import Study
@@ -92,6 +94,27 @@ def test_share_error_is_the_quota_in_the_wrong_hands_while_queues_compete(tmp_pa
     assert asked(trial, "jain", "share(queue=red)", "share(queue=blue)") == [
         pytest.approx(part) for part in (index, 2440 / 8 / 400, 400 / 8 / 110)
     ]
+
+
+def test_a_cohort_below_another_has_its_part_by_its_own_weight(tmp_path: Path) -> None:
+    """red is alone in its cohort and has half of the 8 cores, as it should; blue and green have a quarter each."""
+    at = {"submitted": 0, "admitted": 0, "completed": 100 * S, "released": 100 * S}
+    ran, waits = [pod(0, running=0, finished=100)], {"submitted": 0}
+    jobs = [Job(at, ran * cores, queue=name, name=name) for name, cores in (("red", 4), ("blue", 2), ("green", 2))]
+    jobs += [Job(waits, size=8, queue=one.queue, name=f"{one.name}-more") for one in jobs]
+    queues = (queue("red", 0, "research"), queue("blue", 0, "product"), queue("green", 0, "product"))
+    top = Cohort("company", quotas=(FlavorQuota("", {"cpu": 8000}),))
+    made = fleet(*queues, cohorts=(Cohort("research", "company"), Cohort("product", "company"), top))
+    trial = write_trial(tmp_path / "t", Made(jobs, stages=QUEUEING, stack="kueue", end_ms=100 * S, also=made))
+    assert asked(trial, "share_error", "fair_share(queue=red)", "jain") == [pytest.approx(part) for part in (0, 0.5, 1)]
+    weights = [
+        replace(cohort, weight=3) if cohort.name == "research" else cohort
+        for cohort in (Cohort("research", "company"), Cohort("product", "company"), top)
+    ]
+    heavy = Made(
+        jobs, stages=QUEUEING, stack="kueue", end_ms=100 * S, also=fleet(*queues, cohorts=tuple(weights)), number=2
+    )
+    assert asked(write_trial(tmp_path / "u", heavy), "fair_share(queue=red)") == [pytest.approx(0.75)]
 
 
 def test_work_lost_counts_from_when_the_pod_ran(tmp_path: Path) -> None:
@@ -210,20 +233,41 @@ def test_a_study_without_queues_and_classes_has_the_columns_it_had(tmp_path: Pat
 def test_what_a_queue_does_not_want_goes_to_the_others_by_weight() -> None:
     wanted = np.array([[10.0], [100.0], [100.0]])
     fair = fair_shares(
-        wanted, np.array([20.0, 20.0, 20.0]), np.full(3, np.inf), np.full(3, np.inf), np.array([1.0, 1, 3]), 0
+        wanted, np.array([20.0, 20.0, 20.0]), np.full(3, np.inf), np.full(3, np.inf), np.array([1.0, 1, 3]), FLAT
     )
     assert fair[:, 0].tolist() == [10, 22.5, 27.5]
 
 
 def test_a_fair_share_is_no_more_than_a_queue_may_borrow_or_others_lend() -> None:
     wanted, own, weight = np.array([[0.0], [100.0], [100.0]]), np.full(3, 20.0), np.ones(3)
-    limited = fair_shares(wanted, own, np.array([np.inf, 5, np.inf]), np.full(3, np.inf), weight, 0)
+    limited = fair_shares(wanted, own, np.array([np.inf, 5, np.inf]), np.full(3, np.inf), weight, FLAT)
     assert limited[:, 0].tolist() == [0, 25, 35]
-    kept = fair_shares(wanted, own, np.full(3, np.inf), np.array([8.0, 20, 20]), weight, 0)
+    kept = fair_shares(wanted, own, np.full(3, np.inf), np.array([8.0, 20, 20]), weight, FLAT)
     assert kept[:, 0].tolist() == [0, 24, 24]
 
 
+def test_cohorts_share_by_their_weights_and_queues_with_those_of_their_own_cohort() -> None:
+    """16 cores of the topmost cohort, for research with one queue and product with three."""
+    wanted, none, more = np.full((4, 1), 100.0), np.zeros(4), np.full(4, np.inf)
+
+    def fair(own: Reals, research: Branch, product: Branch, wants: Reals = wanted) -> list[float]:
+        root = Branch((), (research, product), extra=16)
+        return [float(part) for part in fair_shares(wants, own, more, more, np.ones(4), root)[:, 0]]
+
+    research, product = Branch((0,)), Branch((1, 2, 3))
+    assert fair(none, research, product) == pytest.approx([8, 8 / 3, 8 / 3, 8 / 3])
+    assert fair(none, replace(research, weight=3), product) == pytest.approx([12, 4 / 3, 4 / 3, 4 / 3])
+    assert fair(none, replace(research, borrow=2), product) == pytest.approx([2, 14 / 3, 14 / 3, 14 / 3])
+    idle = np.array([[100.0], [0], [6], [0]])
+    own = np.array([0.0, 4, 0, 4])
+    assert fair(own, research, product, idle) == pytest.approx([18, 0, 6, 0]), (
+        "product keeps what it wants of its own 8"
+    )
+    assert fair(own, research, replace(product, lend=1), idle) == pytest.approx([17, 0, 6, 0])
+
+
 Amount = st.floats(0, 1000, allow_subnormal=False)
+FLAT = Branch((0, 1, 2))
 
 
 @given(st.lists(st.tuples(Amount, st.floats(0.1, 10)), min_size=1, max_size=8), Amount)

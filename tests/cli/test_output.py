@@ -111,3 +111,12 @@ def test_a_report_can_be_made_again_from_the_directory_alone(seatrial: Seatrial,
     assert again.returncode == 0, again.stderr
     assert again.stdout == first.stdout
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.name in kept} == kept
+
+
+@pytest.mark.parametrize("arguments", [("stacks",), ("templates",), ("validate", "many-small-jobs")])
+def test_a_pipe_that_nobody_reads_ends_a_command_with_141_and_without_a_word(arguments: Sequence[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")

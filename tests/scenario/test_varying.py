@@ -150,6 +150,14 @@ def test_a_varied_value_is_a_param_with_its_trials_names_and_cells() -> None:
     assert {trial.phases(Submit)[0].count for trial in both} == {1, 2, 3}
 
 
+def test_a_field_of_an_option_that_the_submit_does_not_have_can_be_varied() -> None:
+    trials = _expanded("steps.load.requests.cpu=1,2", "steps.load.selector.disk=hdd,ssd")
+    chosen = {str(submit.shape.selector) for trial in trials for submit in trial.phases(Submit)}
+    assert chosen == {"{'disk': 'hdd'}", "{'disk': 'ssd'}"}
+    with pytest.raises(SeatrialError, match=r"unknown key 'selectr' in 'submit' \(did you mean 'selector'\?\)"):
+        _expanded("steps.load.selectr.disk=hdd,ssd")
+
+
 def test_all_values_see_the_same_random_streams() -> None:
     plain, varied = _expanded(sets={"length": ["1s"]})[0], _expanded("nodes.cpu.count=3,5", sets={"length": ["1s"]})
     assert {str(trial.drawn_from) for trial in varied} == {str(plain.drawn_from)}

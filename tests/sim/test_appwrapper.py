@@ -15,7 +15,6 @@ from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
 from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
-from seatrial.sim.apiserver import ApiClient
 from tests.sim.making import GI, Ran, run, trial
 
 NODES = NodeGroup("fake", 3, {"cpu": 4000, "memory": 64 * GI, "pods": 110}, start=Span(SECOND))
@@ -76,17 +75,7 @@ def test_until_its_job_exists_an_appwrapper_costs_four_writes_through_a_bucket_o
     assert reached(run(fast, tmp_path / "fast"), "many", "resources_deployed")[-1] < last / 4
 
 
-def test_appwrappers_that_wait_for_nodes_use_up_the_bucket_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: Counter[str] = Counter()
-    slot = ApiClient.slot
-
-    def counted(self: ApiClient, now: int) -> int:
-        sent[self.name] += 1
-        return slot(self, now)
-
-    monkeypatch.setattr(ApiClient, "slot", counted)
+def test_appwrappers_that_wait_for_nodes_use_up_the_bucket_of_the_others(tmp_path: Path, sent: Counter[str]) -> None:
     settings = {"warmup-grace": HOUR}
     steps = ((named("stuck", 10, 4, cpu=4),), (Pause("a", 60 * SECOND),))
     run(wrapped(*steps, settings=settings), tmp_path)

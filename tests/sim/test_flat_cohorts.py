@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from random import Random
+from typing import Any
 
 import pytest
 
 from seatrial.model.fleet import ANY, LOWER, LOWER_OR_NEWER, NEVER, FlavorQuota, Fleet, Preemption, Queue
+from seatrial.stacks.kueue.admission_cycle import decide
 from seatrial.stacks.kueue.flat_cohorts import flat_victims
 from seatrial.stacks.kueue.quota_preemption import QuotaNeed, classical_victims
 from seatrial.stacks.kueue.quota_tree import QuotaClaim, QuotaTree
@@ -69,3 +72,40 @@ def test_a_cohort_with_a_lending_limit_or_a_parent_is_searched_on_the_tree() -> 
     tree = QuotaTree(Fleet((Queue("a", (limited,), "all"), Queue("b", (FlavorQuota("", {"cpu": 4}),), "all"))))
     assert not tree.is_flat(tree.queues["b"])
     assert not QuotaTree(Fleet((Queue("alone", (limited,)),))).is_flat(tree.queues["a"])
+
+
+@pytest.mark.parametrize(
+    ("fair", "looked_at"),
+    [(True, "fair_preemption.held_by"), (False, "flat_cohorts.may_borrow_from")],
+    ids=["fair sharing", "by priority"],
+)
+def test_the_heads_of_a_cycle_look_at_the_workloads_of_a_cohort_together_and_not_each_at_all(
+    fair: bool, looked_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a thousand queues in a cohort a cycle has a thousand heads, and each went through the workloads of all."""
+    looks, path = 0, f"seatrial.stacks.kueue.{looked_at}"
+    original = pkgutil.resolve_name(path)
+
+    def counted(*given: Any) -> Any:
+        nonlocal looks
+        answer = original(*given)
+        looks += len(answer) if isinstance(answer, list) else 1
+        return answer
+
+    monkeypatch.setattr(path, counted)
+    queues = tuple(Queue(f"q{number}", (FlavorQuota("", {"cpu": 4}),), "all") for number in range(40))
+    tree = QuotaTree(Fleet(queues, preemption=Preemption(LOWER, ANY, fair_sharing=fair)))
+    held: list[QuotaClaim] = []
+    heads: list[QuotaClaim] = []
+    for place, queue in enumerate(tree.queues.values()):
+        for _ in range(6 if place < 20 else 2):  # half of the queues borrow what the others leave
+            claim = QuotaClaim(len(held), queue, 0, 0, {}, uid=len(held), usage={0: 1}, reserved=0)
+            queue.hold(claim)
+            held.append(claim)
+        if place < 20:
+            heads.append(QuotaClaim(1000 + place, queue, 10, 1, {"cpu": 4}, uid=1000 + place))
+    decided = decide(tree, heads)
+    assert all(
+        len(head.victims) == 4 and {one.claim.queue for one in head.victims} == {head.claim.queue} for head in decided
+    )
+    assert looks <= 2 * len(held), looks

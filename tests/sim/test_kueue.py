@@ -21,7 +21,6 @@ from seatrial.scenario.actions.delete_workloads import DeleteWorkloads
 from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
-from seatrial.sim.apiserver import ApiClient
 from seatrial.sim.goroutines import Goroutine
 from seatrial.stacks.kueue.api_writes import QueueStatus
 from seatrial.stacks.kueue.pending import Entry, GoHeap, Inadmissible, Key
@@ -62,18 +61,8 @@ def test_a_job_passes_all_stages_in_order(tmp_path: Path) -> None:
     assert times[-2] == pytest.approx(1 + 5 + 1, abs=0.3)  # start, run, and a second for the Job controller
 
 
-def test_a_job_costs_twelve_requests_and_the_queues_two_per_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_costs_twelve_requests_and_the_queues_two_per_second(tmp_path: Path, sent: Counter[str]) -> None:
     """Counted in the audit log of a real run: 20 Jobs made 240 requests, and 29 of the two queues' status in 8 s."""
-    sent: Counter[str] = Counter()
-    slot = ApiClient.slot
-
-    def counted(self: ApiClient, now: int) -> int:
-        sent[self.name] += 1
-        return slot(self, now)
-
-    monkeypatch.setattr(ApiClient, "slot", counted)
     steps = ((submit(20, pace=Pace("rate", per_s=10)),), WAIT, (Pause("rest", 10 * SECOND),))
     ran = run(queued(*steps, group=nodes(cpu=32)), tmp_path)
     status = sent["kueue"] - 20 * 12

@@ -16,6 +16,7 @@ from seatrial import stacks
 from seatrial.model.fleet import ANY, LOWER, LOWER_OR_NEWER, NEVER, Cohort, FlavorQuota, Fleet, Preemption, Queue
 from seatrial.model.plan import NodeGroup, PodShape, Scalar, Span, Step, Trial, Workload
 from seatrial.model.units import HOUR, SECOND
+from seatrial.scenario.actions.change_nodes import NodeChange
 from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.wait import Wait
 from seatrial.stacks.volcano.deserved_shares import SessionShares
@@ -240,6 +241,21 @@ def test_what_volcano_cannot_honour_is_refused_by_the_name_of_the_part(
 ) -> None:
     refused = stacks.find("volcano").refuses(volcano((to_queue("load", "red"),), fleet=fleet, **own))
     assert refused and says in refused
+
+
+def test_queues_that_are_guaranteed_more_than_the_nodes_have_are_refused_because_volcano_panics() -> None:
+    alone = Fleet((queue("red", 4, ""), queue("blue", 4, "")))
+    load = (to_queue("load", "red"),)
+    assert stacks.find("volcano").refuses(volcano(load, fleet=alone)) is None, "8 of 8 cores"
+    larger = Fleet((queue("red", 4, ""), queue("blue", 5, "")))
+    refused = stacks.find("volcano").refuses(volcano(load, fleet=larger))
+    assert refused and "panics" in refused and "(cpu 9) than the nodes have (cpu 8)" in refused
+    assert stacks.find("volcano").refuses(volcano(load, fleet=Fleet((queue("red", 4), queue("blue", 5))))) is None
+    removes = volcano(load, (NodeChange("gone", "remove", "fake", 1),), fleet=alone)
+    refused = stacks.find("volcano").refuses(removes)
+    assert refused and "(cpu 8) than the nodes have (cpu 4)" in refused
+    more = NodeChange("more", "add", "more", add=replace(nodes(1, 4), name="more"))
+    assert stacks.find("volcano").refuses(volcano(load, (more,), *removes.steps[1:], fleet=alone)) is None
 
 
 def test_findings_name_what_volcano_does_otherwise() -> None:

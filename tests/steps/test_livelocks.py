@@ -28,19 +28,22 @@ QUEUES = Fleet(tuple(Queue(name, (FlavorQuota("", {"cpu": 3000}),), "all") for n
 
 class _Rivals(StackBase):
     """A queue whose quota has room for one workload: every few seconds the one that waits takes the place of the other, for so many
-    rounds, and lets it finish afterwards."""
+    rounds, and lets it finish afterwards. The first rounds may be `slow`: 20 s."""
 
     name = "rivals"
     stages = lifecycle_with(QUEUED, ADMITTED, RELEASED)
 
-    def __init__(self, rounds: int, every: int = 4 * SECOND) -> None:
-        self._rounds, self._every = rounds, every
+    def __init__(self, rounds: int, slow: int = 0) -> None:
+        self._rounds, self._slow = rounds, slow
 
     def model(self, sim: Any, settings: Settings) -> Callable[[int, Workload], None]:  # noqa: ARG002
         waiting: list[int] = []
         had: set[int] = set()
         holder: list[int] = []
         left = [self._rounds]
+
+        def lasts() -> int:
+            return (20 if self._rounds - left[0] < self._slow else 4) * SECOND
 
         def admit(number: int) -> None:
             holder[:] = [number]
@@ -60,7 +63,7 @@ class _Rivals(StackBase):
                 waiting.append(loser)
                 admit(winner)
             if waiting and left[0]:
-                sim.kernel.at(sim.kernel.now + self._every, take, None)
+                sim.kernel.at(sim.kernel.now + lasts(), take, None)
 
         def completed(number: int) -> None:
             sim.reach(number, RELEASED)
@@ -75,7 +78,7 @@ class _Rivals(StackBase):
             if holder:
                 waiting.append(number)
                 if len(waiting) == 1:
-                    sim.kernel.at(sim.kernel.now + self._every, take, None)
+                    sim.kernel.at(sim.kernel.now + lasts(), take, None)
             else:
                 admit(number)
 
@@ -83,11 +86,13 @@ class _Rivals(StackBase):
         return created
 
 
-def rivals(rounds: int, directory: Path, monkeypatch: pytest.MonkeyPatch, seconds: float = 30, **more: Any) -> Ran:
+def rivals(
+    rounds: int, directory: Path, monkeypatch: pytest.MonkeyPatch, seconds: float = 30, slow: int = 0, **more: Any
+) -> Ran:
     red, blue = (
         Submit(name, 1, (1,), False, WHOLE, int(seconds * SECOND), queue=name, **more) for name in ("red", "blue")
     )
-    monkeypatch.setattr(stacks, "find", lambda _name: _Rivals(rounds))
+    monkeypatch.setattr(stacks, "find", lambda _name: _Rivals(rounds, slow))
     return run(trial(*to_the_end(red, blue), nodes=[fakes(2, cpu=3000)], fleet=QUEUES), directory)
 
 
@@ -122,6 +127,16 @@ def test_workloads_that_reach_their_checkpoints_are_no_livelock(
 ) -> None:
     ran = rivals(1_000_000, tmp_path, monkeypatch, seconds=20, checkpoint=SECOND)
     assert (ran.ending.outcome, ran.ending.clog) == ("completed", None), ran.ending.detail
+
+
+def test_workloads_that_reach_no_checkpoint_any_more_are_a_livelock_once_patience_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four rounds of 20 s keep work, those of 4 s after them do not."""
+    ran = rivals(1_000_000, tmp_path, monkeypatch, seconds=3600, slow=4, checkpoint=10 * SECOND)
+    assert ran.ending.outcome == "clogged" and ran.ending.clog, ran.ending.detail
+    assert ran.ending.clog.diagnosis.kind == "livelock"
+    assert 10 * MINUTE < ran.ending.clog.at <= 14 * MINUTE
 
 
 # the parts

@@ -2,8 +2,8 @@
 
 Queues that lend each other (all below the same topmost cohort) are a pool; a queue without a cohort is a pool of its own. The fair
 share of a queue at a moment: what it wants, up to its nominal quota; what the others then leave is divided among those that want
-more, by weight, up to what each wants and may borrow (weighted max-min fairness, by water filling). That is what Kueue's fair
-sharing aims at: it compares what queues use beyond their nominal quota, divided by weight.
+more, by weight, up to what each wants and may borrow (weighted max-min fairness, by water filling), cohort by cohort
+(`cohort_shares`). That is what Kueue's fair sharing aims at: it compares what siblings use beyond their quotas, divided by weight.
 
 Fairness is about one resource of a pool, the one most in demand: the largest sum of what was wanted, in proportion to the quota. If
 quotas are larger than what the nodes have, they count in proportion to it. Queues compete while at least two of the pool want
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analysis.cohort_shares import Branch, Reals, fair_shares
 from seatrial.analysis.holdings import UNITS, Spans, has_admissions, held_spans, kind_of, wanted_spans
 from seatrial.analysis.occupancy import Numbers
 from seatrial.analysis.stage_times import Lifecycle
@@ -30,7 +31,6 @@ from seatrial.model.fleet import Cohort, Fleet, Queue, nominal, topmost
 from seatrial.model.units import SECOND
 
 CELLS = 4_000_000  # queues × moments of a pool; with more, it is looked at in evenly spaced moments
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,23 @@ class FleetUse:
         own = pool.nominal(resource) * scale
         fair = fair_shares(
             wanted, own, pool.borrow_limit(resource), pool.lendable(resource) * scale,
-            np.array([queue.weight for queue in pool.queues]), pool.extra.get(resource, 0) * scale,
+            np.array([queue.weight for queue in pool.queues]), self._tree(pool, pool.name, resource, scale),
         )  # fmt: skip
         competing = ((wanted > 0).sum(axis=0) >= 2) & (wanted.sum(axis=0) > self.size(pool))
         return used, fair, competing
+
+    def _tree(self, pool: QuotaPool, name: str, resource: str, scale: float) -> Branch:
+        """The cohort of this name in the pool; of a queue without a cohort, the queue alone."""
+        cohort = next((one for one in self.fleet.cohorts if one.name == name), Cohort(name))
+        quotas = [quota for quota in cohort.quotas if resource in quota.nominal]
+        rows = [n for n, queue in enumerate(pool.queues) if queue.cohort in (name, "")]
+        below = [one.name for one in self.fleet.cohorts if one.parent == name]
+        return Branch(
+            tuple(rows), tuple(self._tree(pool, one, resource, scale) for one in below), cohort.weight,
+            sum(quota.nominal[resource] for quota in quotas) * scale,
+            sum(quota.borrow.get(resource, np.inf) for quota in quotas) if quotas else np.inf,
+            sum(quota.lend.get(resource, np.inf) for quota in quotas) * scale if quotas else np.inf,
+        )  # fmt: skip
 
     def _of_pool(self, pool: QuotaPool) -> dict[str, QueueUse]:
         lasting, resource = pool.lasting, pool.contended
@@ -273,30 +286,6 @@ class FleetUse:
                 entitled=float((right * during).sum()),
             )
         return found
-
-
-def fair_shares(wanted: Reals, own: Reals, borrow: Reals, lend: Reals, weight: Reals, extra: float) -> Reals:
-    """Queue × moment: first what each wants up to its own quota; then the rest by weight, up to what it wants and may borrow."""
-    base = np.minimum(wanted, own[:, None])
-    more = np.minimum(wanted, (own + borrow)[:, None]) - base
-    spare = np.minimum(own[:, None] - base, lend[:, None]).sum(axis=0) + extra
-    return base + filled(more, weight, spare)
-
-
-def filled(wanted: Reals, weight: Reals, there: Reals) -> Reals:
-    """Divides what is there at every moment (column): all get the same per weight, but nobody more than it wants."""
-    level = wanted / weight[:, None]
-    order = np.argsort(level, axis=0, kind="stable")
-    sorted_level = np.take_along_axis(level, order, axis=0)
-    wants = np.take_along_axis(wanted, order, axis=0)
-    weights = weight[order]
-    before = np.cumsum(wants, axis=0) - wants  # of those that are content with less
-    left = weights[::-1].cumsum(axis=0)[::-1]  # weight of those that are not
-    short = before + sorted_level * left >= there  # from this one on nobody gets all that it wants
-    first = np.argmax(short, axis=0)
-    columns = np.arange(wanted.shape[1])
-    reached = np.where(short.any(axis=0), (there - before[first, columns]) / left[first, columns], np.inf)
-    return np.minimum(wanted, np.where(np.isinf(reached), np.inf, np.maximum(reached, 0)) * weight[:, None])
 
 
 def borrowed_and_lent(pool: QuotaPool, resource: str) -> tuple[Reals, Reals]:

@@ -20,7 +20,8 @@ import numpy as np
 import polars as pl
 
 from seatrial.analysis.admission_audits import EXAMPLES, Audit, audit_of, quantity, seconds, seconds_of, some
-from seatrial.analysis.fair_shares import FleetUse, Reals
+from seatrial.analysis.cohort_shares import Reals
+from seatrial.analysis.fair_shares import FleetUse
 from seatrial.analysis.holdings import has_admissions, over_ns, placed_ns
 from seatrial.analysis.kept_below_quota import kept_below, longest
 from seatrial.analysis.occupancy import NEVER, Numbers

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from seatrial.analysis.admission_audits import EXAMPLES, Audit, audit_of, quantity, seconds, seconds_of, some
-from seatrial.analysis.fair_shares import FleetUse, QuotaPool, Reals, borrowed_and_lent
+from seatrial.analysis.cohort_shares import Reals
+from seatrial.analysis.fair_shares import FleetUse, QuotaPool, borrowed_and_lent
 from seatrial.analysis.holdings import has_admissions, over_ns, placed_ns
 from seatrial.analysis.occupancy import Mask
 from seatrial.analysis.stage_times import Lifecycle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 
@@ -98,7 +97,3 @@ def main() -> None:
     except KeyboardInterrupt:
         print("seatrial: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        # A broken pipe (`| head`) is not an error. Without this Python would print another one at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)

@@ -37,12 +37,17 @@ def set_volume(verbose: int, quiet: bool) -> None:
 
 
 def with_volume(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options `-v` and `-q`."""
+    """The command with the options `-v` and `-q`. A broken pipe (`| head`) ends it with 141: typer would make it 1, which is a
+    failed expectation."""
 
     @functools.wraps(command)
     def louder(*args: Any, verbose: int, quiet: bool, **kwargs: Any) -> None:
         set_volume(verbose, quiet)
-        command(*args, **kwargs)
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python prints another error at exit
+            raise typer.Exit(141) from None
 
     signature = inspect.signature(command, eval_str=True)
     more = [

@@ -123,6 +123,14 @@ def encode(body: object) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
+def plural_of(kind: str) -> str:
+    """The plural of a kind in paths, by the rule that nearly all follow."""
+    name = kind.lower()
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "ch")) else f"{name}s"
+
+
 def _plural(resource: Resource, subresource: str) -> str:
     return f"{resource.plural}/{subresource}" if subresource else resource.plural
 

@@ -29,7 +29,7 @@ class EvictionTurns:
 
     def __init__(self) -> None:
         self.repeated: dict[tuple[int, int], EvictionTurn] = {}
-        self.longest: dict[int, int] = {}  # workload → the longest time that it had its place after an eviction
+        self._longest: dict[int, int] = {}  # workload → the longest time that it had its place after an eviction
         self._turns: dict[tuple[int, int], EvictionTurn] = {}
         self._out: set[int] = set()
         self._back: dict[int, int] = {}
@@ -40,7 +40,7 @@ class EvictionTurns:
             return
         self._out.add(workload)
         if workload in self._back:
-            self.longest[workload] = max(self.longest.get(workload, 0), at - self._back[workload])
+            self._longest[workload] = max(self._longest.get(workload, 0), at - self._back[workload])
         if reason not in _FOR_OTHERS:
             return
         turn = self._turns.setdefault((workload, by), EvictionTurn(0, at, at, reason))
@@ -52,3 +52,7 @@ class EvictionTurns:
         """A workload has its place again."""
         self._out.discard(workload)
         self._back[workload] = at
+
+    def longest_since_asked(self, workload: int) -> int:
+        """The longest time that it had its place after an eviction, and lost it again, since this was last asked."""
+        return self._longest.pop(workload, 0)

@@ -83,8 +83,10 @@ def _locate(data: Any, rest: str, at: KeyPath, path: str) -> KeyPath:
         return _locate(data, left, places[0], path) if left else places[0]
     if isinstance(here, dict) and (at or rest.partition(".")[0] in UNWRITTEN):
         parts = [rest] if "/" in rest else rest.split(".")  # a resource is one key: nvidia.com/gpu
-        of_settings = "settings" in at[-1:] and len(parts) == 2
-        if len(parts) == 1 or parts[0] in UNWRITTEN or of_settings:
+        within = (
+            at[-1:] in (("settings",), ("submit",)) and len(parts) == 2
+        )  # sample.share of a submit without `sample`
+        if len(parts) == 1 or parts[0] in UNWRITTEN or within:
             return (*at, *parts)
     labels = [label for label, _ in children]
     named = [

@@ -27,13 +27,7 @@ def plural(manifest: Mapping[str, Any]) -> tuple[str, str, bool]:
     known = _KNOWN.get((version, kind))
     if known:
         return known.group, known.plural, known.namespaced
-    name = kind.lower()
-    ending = "es" if name.endswith(("s", "x", "ch")) else "s"
-    return (
-        version.partition("/")[0] if "/" in version else "",
-        f"{name[:-1]}ies" if name.endswith("y") else name + ending,
-        True,
-    )
+    return version.partition("/")[0] if "/" in version else "", resources.plural_of(kind), True
 
 
 def shape_of(manifest: Mapping[str, Any]) -> PodShape:

@@ -82,6 +82,7 @@ class Watchman:
             cluster.ledger.phase(submit.name): submit.checkpoint for submit in trial.phases(Submit) if submit.checkpoint
         }
         self._evictions = 0  # when a livelock was last looked for
+        self._kept: dict[int, int] = {}  # workload → when it was last seen to have got as far as a checkpoint
         self._woken = asyncio.Event()
         self._busy = 0  # phases that act: submit, change nodes, pause
         self._waits = 0
@@ -197,7 +198,8 @@ class Watchman:
             lambda number: any(ledger.has_reached(number, end) for end in ends),
             lambda number: ledger.has_reached(number, place),
         )
-        if not members or any(self._keeps_work(number) for number in members):
+        keeping = [number for number in members if self._keeps_work(number, now)]
+        if not members or keeping:
             return None
         _, holders = self._cluster.holders()
         if any(workload.runs and workload.number not in members for workload in holders):
@@ -205,11 +207,13 @@ class Watchman:
         state = self._cluster.state()
         return Clog(now, livelock(state, members, pairs), state)
 
-    def _keeps_work(self, number: int) -> bool:
-        """Whether it got as far as a checkpoint between two evictions."""
+    def _keeps_work(self, number: int, now: int) -> bool:
+        """Whether it got as far as a checkpoint between two evictions, no longer ago than `clog.patience`."""
         ledger = self._cluster.ledger
         every = self._checkpoints.get(ledger.workload_phase[number], 0)
-        return bool(every) and ledger.turns.longest.get(number, 0) >= every
+        if every and ledger.turns.longest_since_asked(number) >= every:
+            self._kept[number] = now
+        return number in self._kept and now - self._kept[number] < self._patience
 
     def _look_for_knots(self, now: int, moved: int) -> Clog | None:
         """Once nothing was recorded for a moment. It costs about 10 µs per workload: the more are open, the rarer."""

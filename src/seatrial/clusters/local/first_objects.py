@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from seatrial.kube import ApiProblem, Client, Lost, Resource
-from seatrial.kube.resources import CRDS
+from seatrial.kube.resources import CRDS, plural_of
 from seatrial.kube.shapes import Condition, Object, Shape, condition
 from seatrial.model.control_plane import CA_BUNDLE, Identity
 from seatrial.model.errors import SetupProblem
@@ -37,7 +37,9 @@ async def create(client: Client, *objects: Any) -> None:
         group, _, version = thing["apiVersion"].rpartition("/")
         kind, name, namespace = thing["kind"], thing["metadata"]["name"], thing["metadata"].get("namespace", "")
         try:
-            await client.create(Resource(group, version, _plural(kind), kind, bool(namespace)), thing, name, namespace)
+            await client.create(
+                Resource(group, version, plural_of(kind), kind, bool(namespace)), thing, name, namespace
+            )
         except (ApiProblem, Lost) as problem:
             if not isinstance(problem, ApiProblem) or problem.code != 409:
                 raise SetupProblem(
@@ -50,11 +52,6 @@ def with_authority(thing: Any, certificate: Path) -> Any:
     """The object, with our authority's bundle where it asks for one."""
     bundle = base64.b64encode(certificate.read_bytes()).decode()
     return json.loads(json.dumps(thing).replace(CA_BUNDLE, bundle))
-
-
-def _plural(kind: str) -> str:
-    name = kind.lower()
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
 async def established(client: Client, kinds: list[Any]) -> None:

@@ -9,7 +9,7 @@ candidates that are taken and spared again; `tests/sim/test_flat_cohorts.py` hol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -32,43 +32,53 @@ _Claims = tuple[list[QuotaClaim], list[QuotaClaim]]  # those evicted already, an
 
 def flat_victims(need: QuotaNeed) -> list[Victim]:
     """The workloads to evict; empty if none would help. For queues of `QuotaTree.is_flat`."""
-    listed = need.tree.listed
-    if listed is None:
-        return _victims(need, {})
-    key = (need.claim.number, tuple(need.requests.items()), tuple(need.cells))
-    if key not in listed:  # asked for once to choose a flavor, once more for the flavor that was chosen
-        listed[key] = _victims(need, listed)
-    found: list[Victim] = listed[key]
-    return found
-
-
-def _victims(need: QuotaNeed, listed: dict[object, Any]) -> list[Victim]:
+    listed = need.tree.listed if need.tree.listed is not None else {}
     queue = need.claim.queue
     rules = queue.preemption
-    others: _Claims = ([], [])
+    reclaimable: _Claims = ([], [])  # the own queue's among them
     if rules.reclaim != NEVER:
-        others_and_own = _listed(need, listed)
-        others = _without(others_and_own[0], queue), _without(others_and_own[1], queue)
+        reclaimable = _listed(need, listed)
+    is_reclaim = any(claim.queue is not queue for claims in reclaimable for claim in claims)
     own: _Claims = ([], [])
     if rules.within_queue != NEVER:
         own = _parted(held_by(queue, need, rules.within_queue))
-    candidates = (others[0], own[0], others[1], own[1])
-    if not any(candidates):
+    if not (is_reclaim or own[0] or own[1]):
         return []
     advantage = fits_quota(queue, need.requests)[0]
-    is_reclaim = bool(others[0] or others[1])
     for borrowing in attempts(need, advantage and is_reclaim, is_reclaim):
         attempt = _Attempt(need, advantage, borrowing)
-        if is_reclaim and not own[0] and not attempt.own_fits():
-            found = attempt.run_after(_all_taken(need, attempt, listed), own[1])
+        if not is_reclaim or attempt.takes_nobody_elses:
+            found = attempt.run(chain(*own))
+        elif own[0] or attempt.own_fits():
+            evicted, others = (_without(claims, queue) for claims in reclaimable)
+            found = attempt.run(chain(evicted, own[0], others, own[1]))
         else:
-            found = attempt.run(chain(*candidates))
+            found = attempt.run_after(_all_taken(need, attempt, listed), own[1])
         if found:
             return found
     return []
 
 
-def _all_taken(need: QuotaNeed, attempt: _Attempt, listed: dict[object, Any]) -> list[Victim]:
+class _Lost:
+    """What the queues of a cohort lose, and how much that is."""
+
+    def __init__(self, victims: list[Victim]) -> None:
+        self.victims = victims
+        self.of_queue: dict[QuotaQueue, list[Victim]] = {}
+        self.total: dict[int, int] = {}
+        for victim in victims:
+            self.of_queue.setdefault(victim.claim.queue, []).append(victim)
+            for cell, amount in victim.claim.usage.items():
+                self.total[cell] = self.total.get(cell, 0) + amount
+
+    def of_others(self, queue: QuotaQueue, cells: Iterable[int]) -> tuple[int, dict[int, int]]:
+        """How many victims the other queues have, and how much of these cells they hold."""
+        own = self.of_queue.get(queue, ())
+        amounts = {cell: self.total.get(cell, 0) - sum(one.claim.usage.get(cell, 0) for one in own) for cell in cells}
+        return len(self.victims) - len(own), amounts
+
+
+def _all_taken(need: QuotaNeed, attempt: _Attempt, listed: dict[Any, Any]) -> _Lost:
     """The victims of all queues of the cohort if none suffices: each queue loses some until it is back within its quota, whatever
     the others lose. So the list is the same for all heads with these rules, except for their own queues' part in it."""
     claim, rules = need.claim, need.claim.queue.preemption
@@ -77,9 +87,10 @@ def _all_taken(need: QuotaNeed, attempt: _Attempt, listed: dict[object, Any]) ->
     if key not in listed:
         of_all = _Attempt(need, attempt.advantage, attempt.borrowing)
         candidates = chain(*_listed(need, listed))
-        listed[key] = [Victim(one, reason) for one in candidates if (reason := of_all.take(one))]
-    queue = claim.queue
-    return [victim for victim in listed[key] if victim.claim.queue is not queue]
+        listed[key] = _Lost([Victim(one, reason) for one in candidates if (reason := of_all.take(one))])
+    found = listed[key]
+    assert isinstance(found, _Lost)
+    return found
 
 
 def _listed(need: QuotaNeed, listed: dict[object, Any]) -> _Claims:
@@ -135,19 +146,28 @@ class _Attempt:
                 return self._spare(taken)
         return []
 
-    def run_after(self, others: list[Victim], own: list[QuotaClaim]) -> list[Victim]:
+    def run_after(self, lost: _Lost, own: list[QuotaClaim]) -> list[Victim]:
         """The victims where no number of other queues' workloads suffices, because the own queue has no quota left: all of them are
         taken, then its own, until the workload fits."""
-        free = self._free
-        for victim in others:
-            for cell, amount in victim.claim.usage.items():
-                if cell in free:
-                    free[cell] += amount
+        free, queue = self._free, self._queue
+        count, amounts = lost.of_others(queue, free)
+        for cell, amount in amounts.items():
+            free[cell] += amount
         for number, claim in enumerate(own, start=1):
             self._change_own(claim.usage, -1)
             if self.own_fits() and self._cohort_fits():
-                return self._spare([*others, *(Victim(one, IN_QUEUE) for one in own[:number])])
+                kept = self._spare([Victim(one, IN_QUEUE) for one in own[:number]])
+                if self._fits_with(amounts):  # all others are spared, and for each the last of those kept comes first
+                    turns = count % len(kept)
+                    return kept[len(kept) - turns :] + kept[: len(kept) - turns]
+                others = [victim for victim in lost.victims if victim.claim.queue is not queue]
+                return self._spare(others + kept, count - 1)
         return []
+
+    @property
+    def takes_nobody_elses(self) -> bool:
+        """It borrows, and may not evict others and borrow at the same time."""
+        return self.borrowing and not self.advantage and self._queue.preemption.while_borrowing == NEVER
 
     def take(self, claim: QuotaClaim) -> str:
         """The reason to evict the workload of another queue now; empty if it may not be evicted."""
@@ -192,22 +212,30 @@ class _Attempt:
                 return False
         return True
 
-    def _spare(self, taken: list[Victim]) -> list[Victim]:
-        """The last ones first (fillBackWorkloads); the last but one is the first that may be spared."""
-        free, requests = self._free, self._need.requests
-        for place in range(len(taken) - 2, -1, -1):
+    def _spare(self, taken: list[Victim], start: int | None = None) -> list[Victim]:
+        """The last ones first (fillBackWorkloads), from the last but one or from `start` on."""
+        free, queue = self._free, self._queue
+        for place in range(len(taken) - 2 if start is None else start, -1, -1):
             claim = taken[place].claim
-            if claim.queue is self._queue:
+            if claim.queue is queue:
                 self._change_own(claim.usage, 1)
                 if not (self.own_fits() and self._cohort_fits()):
                     self._change_own(claim.usage, -1)
                     continue
             else:
-                usage = [(cell, amount) for cell, amount in claim.usage.items() if cell in free]
-                if any(0 < requests[cell] > free[cell] - amount for cell, amount in usage):
+                if not self._fits_with(claim.usage):
                     continue
-                for cell, amount in usage:
-                    free[cell] -= amount
+                for cell, amount in claim.usage.items():
+                    if cell in free:
+                        free[cell] -= amount
             taken[place] = taken[-1]
             taken.pop()
         return taken
+
+    def _fits_with(self, usage: Mapping[int, int]) -> bool:
+        """The cohort has room even if these are not evicted."""
+        free, requests = self._free, self._need.requests
+        for cell, amount in usage.items():  # noqa: SIM110  (a generator took twice the time)
+            if cell in free and 0 < requests[cell] > free[cell] - amount:
+                return False
+        return True

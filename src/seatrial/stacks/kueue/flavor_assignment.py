@@ -54,6 +54,17 @@ class Assignment:
 
 def victims_of(need: QuotaNeed) -> list[Victim]:
     """The workloads to evict, by the rules of the tree."""
+    listed = need.tree.listed
+    if listed is None:
+        return _search(need)
+    key = (need.claim.number, tuple(need.requests.items()), tuple(need.cells))
+    if key not in listed:  # asked for once to choose a flavor, once more for the flavor that was chosen
+        listed[key] = _search(need)
+    found: list[Victim] = listed[key]
+    return found
+
+
+def _search(need: QuotaNeed) -> list[Victim]:
     if need.tree.fair_sharing:
         return fair_victims(need)
     return flat_victims(need) if need.tree.is_flat(need.claim.queue) else classical_victims(need)

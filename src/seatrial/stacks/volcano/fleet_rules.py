@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from seatrial.model.fleet import NEVER, Fleet, nominal
 from seatrial.model.plan import Trial
+from seatrial.model.units import format_quantity
 from seatrial.stacks.base import actions_needed, submits, unknown_rules
 from seatrial.stacks.volcano.session_configuration import actions_of, sharing_of, tiers_of
+from seatrial.stacks.volcano.volcano_queues import volcano_queues
 
 if TYPE_CHECKING:
     from seatrial.scenario.actions.submit_workloads import ShapeDemand
@@ -18,7 +20,7 @@ def unfit(trial: Trial) -> str | None:
     """The first part of the trial's fleet that Volcano cannot honour, or None."""
     if not trial.setup.fleet.queues:
         return None
-    return next((why for rule in (_queues, _rules, _plugins, _elsewhere) for why in rule(trial)), None)
+    return next((why for rule in (_queues, _rules, _plugins, _guaranteed, _elsewhere) for why in rule(trial)), None)
 
 
 def _configured_already(trial: Trial) -> bool:
@@ -78,6 +80,49 @@ def _claim(trial: Trial) -> str:
     if not _configured_already(trial):
         return ""
     return "; if the Volcano of this cluster has it, say so in `settings: {volcano: {…}}`"
+
+
+def _guaranteed(trial: Trial) -> Iterator[str]:
+    """Both plugins take what queues are guaranteed from what the nodes have (capacity.go:113, proportion.go:120), and Resource.Sub
+    panics where that is less than nothing (api/resource_info.go:260)."""
+    kept: dict[str, int] = {}
+    for queue in volcano_queues(trial.setup.fleet, {}):
+        for name, amount in queue.guarantee.items():
+            kept[name] = kept.get(name, 0) + amount
+    for name, amount in kept.items():
+        least = min((there.get(name, 0) for there in _capacities(trial)), default=amount)
+        if amount > least:
+            have, lack = (f"{name} {format_quantity(one, name)}" for one in (amount, least))
+            yield (
+                f"Volcano's scheduler panics when queues are guaranteed more ({have}) than the nodes have ({lack}), and a quota is "
+                "guaranteed as far as the queue does not lend it, without a `cohort` all of it"
+            )
+
+
+def _capacities(trial: Trial) -> Iterator[dict[str, int]]:
+    """What the nodes have together, at first and after each step that adds or removes some; not of existing nodes."""
+    from seatrial.scenario.actions.change_nodes import NodeChange
+
+    if any(group.existing for group in trial.setup.nodes):
+        return
+    count = {group.name: group.count for group in trial.setup.nodes}
+    groups = {group.name: group for group in trial.node_groups()}
+
+    def there() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, many in count.items():
+            for resource, amount in groups[name].capacity.items():
+                found[resource] = found.get(resource, 0) + amount * many
+        return found
+
+    yield there()
+    for change in trial.phases(NodeChange):
+        if change.add:
+            count[change.add.name] = change.add.count
+        elif change.change == "remove":
+            had = count.get(change.group, 0)
+            count[change.group] = had - min(had, had if change.count is None else change.count)
+        yield there()
 
 
 def _elsewhere(trial: Trial) -> Iterator[str]:
