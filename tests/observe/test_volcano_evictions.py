@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial import stacks
 from seatrial.kube.shapes import Condition, Meta, Pod, PodSpec, PodStatus
 from seatrial.kube.watching import ADDED, DELETED, MODIFIED
 from seatrial.model.fleet import PREEMPTED, RECLAIMED
@@ -66,6 +67,27 @@ def test_a_preempted_pod_lost_its_place_to_the_one_that_is_nominated_there(
     if not nominated_first:
         cluster.see(MODIFIED, "high", nominated="n0")
     assert cluster.evictions() == [(LOW, PREEMPTED, HIGH)]
+
+
+LOG = (
+    "E1119 21:07:33.123456   12345 reclaim.go:186] Try to reclaim Task <seatrial/{}> for Tasks <seatrial/{}>\n"
+    "I1119 21:07:33.123499   12345 cache.go:229] Evicting pod seatrial/low-0, because of reclaim\n"
+)
+
+
+@pytest.mark.parametrize("lost_too", [False, True])
+def test_who_reclaims_is_named_by_the_schedulers_log(tmp_path: Path, lost_too: bool) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.lose("reclaim")
+    if lost_too:
+        cluster.see(MODIFIED, "high", "Running", node="n0")
+        cluster.see(DELETED, "high", "Running", node="n0")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "volcano-scheduler.log").write_text(LOG.format("other-0", "low-0") + LOG.format("low-0", "high-0"))
+    for victim, pod in stacks.find("volcano").real.evicted_for(logs):
+        cluster.observer.evicted_for(victim, pod)
+    assert cluster.evictions() == [(LOW, RECLAIMED, HIGH)]
 
 
 def test_who_reclaims_is_not_nominated_and_not_guessed(tmp_path: Path) -> None:

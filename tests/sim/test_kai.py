@@ -22,9 +22,10 @@ from seatrial.scenario.actions.pause import Pause
 from seatrial.scenario.actions.submit_workloads import Submit
 from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.nodes import Nodes
-from seatrial.stacks.kai.kai_actions import KaiActions
+from seatrial.stacks.kai.kai_actions import Failures, KaiActions
 from seatrial.stacks.kai.kai_cache import KaiCache
 from seatrial.stacks.kai.kai_session import ACTIVE, HOLDS, PENDING, KaiJob, KaiNodes, KaiSession, KaiTask
+from seatrial.stacks.kai.kai_solver import KaiSolver, all_moved
 from seatrial.stacks.kai.model import KaiModel
 from seatrial.stacks.kai.queue_shares import QueueShare, ShareTree, divide
 from seatrial.stacks.kai.queue_tree import EVERYTHING, RESOURCES, UNLIMITED, KaiQueue, kai_queues
@@ -137,6 +138,57 @@ def test_a_statement_that_is_rolled_back_leaves_nothing(steps: list[tuple[str, i
     assert not session.evictions
 
 
+def full_of_pairs(pods: int, spread: bool = False) -> tuple[KaiSession, KaiJob]:
+    """Eight nodes that four gangs of two fill, and a gang of `pods` that waits."""
+    made = Nodes([], Random(0))
+    group = nodes(8, 2)
+    for _ in range(8):
+        made.add(group)
+    shape = PodShape({"cpu": 2000}, spread=spread)
+    jobs = {n: KaiJob(n, f"w{n}", "queue", 0, False, 0, 2, shape, (2000.0, 0.0, 0.0), serial=n) for n in range(4)}
+    for number, job in jobs.items():
+        for pod in (2 * number, 2 * number + 1):
+            job.tasks.append(KaiTask(pod, job, ACTIVE, pod))
+            job.active += 1
+            made.take(pod, shape)
+    waits = KaiJob(4, "w4", "queue", 0, False, 0, pods, shape, (2000.0, 0.0, 0.0), serial=4)
+    waits.tasks = [KaiTask(10 + n, waits, PENDING) for n in range(pods)]
+    tree = ShareTree(kai_queues(Fleet()))
+    return KaiSession(KaiNodes(made, [f"n{n}" for n in range(8)], "binpack"), tree, jobs), waits
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_a_search_in_vain_tries_every_node_of_every_victim_for_each_pod_more(pods: int) -> None:
+    session, waits = full_of_pairs(pods)
+    search = KaiSolver(session, waits, session.placed, all_moved, Random(0))
+    assert not search.solve(moves=True)
+    assert search.scenarios == 8 * pods
+    assert session.looked > 0
+
+
+def test_a_gang_like_one_that_failed_is_searched_for_if_it_spreads_over_nodes() -> None:
+    """The anti-affinity of `spread` names the Job, so that KAI takes each for a kind of its own."""
+    for spread in (False, True):
+        _, first = full_of_pairs(3, spread)
+        other = KaiJob(5, "w5", "queue", 0, False, 0, 3, first.shape, first.amounts)
+        other.tasks = [KaiTask(20 + n, other, PENDING) for n in range(3)]
+        failures = Failures()
+        failures.add(first)
+        assert failures.easier(other) is spread
+
+
+def test_the_start_of_a_group_is_written_after_the_bind_requests_of_the_cycle(tmp_path: Path) -> None:
+    """Ten requests per second: in between, PATCHes would make it twice as long."""
+    fast = {"qps": 0}
+    steps = ((submit(20, 1, seconds=60),), (Wait("s", "scheduled", timeout=HOUR),))
+    asked = trial(
+        *steps, nodes=[fakes()], stack="kai", settings={"kai": {"qps": 10, "burst": 1}, "kube-controller-manager": fast}
+    )
+    requested = sorted(run(asked, tmp_path).times("bind_requested"))
+    gaps = np.diff(requested)
+    assert np.median(gaps) == pytest.approx(0.1, rel=0.1)
+
+
 def test_of_equal_nodes_the_first_by_name_is_taken() -> None:
     made = Nodes([], Random(1))
     for _ in range(3):
@@ -185,14 +237,12 @@ def test_a_bind_request_stands_between_a_pod_and_its_node(tmp_path: Path) -> Non
     assert requested - created <= 1.1, "the next cycle is at most a period away"
 
 
-def test_the_binder_sends_three_requests_per_pod_through_the_bucket_of_pods(tmp_path: Path) -> None:
-    """100 pods that are decided together: 300 requests, of which a burst of 100 leaves at once, and then 20 per second."""
+def test_two_of_the_binders_requests_per_pod_share_a_bucket_and_its_managers_have_their_own(tmp_path: Path) -> None:
+    """A burst of 100 requests is 50 pods; then 20 requests per second are 10 pods."""
     steps = ((submit(1, 100, seconds=60),), (Wait("s", "scheduled", timeout=HOUR),))
-    shipped = run(kai(*steps, group=fakes()), tmp_path / "shipped")
-    fast = trial(*steps, nodes=[fakes()], stack="kai", settings={"kai-binder": {"qps": 1000, "burst": 1000}})
-    lasted = [max(ran.times("scheduled")) for ran in (shipped, run(fast, tmp_path / "fast"))]
-    assert lasted[0] == pytest.approx((300 - 100) / 20, rel=0.25)
-    assert lasted[1] < lasted[0] / 2
+    ran = run(kai(*steps, group=fakes()), tmp_path)
+    bound = sorted(ran.times("scheduled"))
+    assert bound[99] - bound[60] == pytest.approx(39 / 10, rel=0.1)
 
 
 @pytest.mark.parametrize(("placement", "used"), [("binpack", 1), ("spread", 4)])

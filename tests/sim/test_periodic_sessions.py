@@ -45,6 +45,15 @@ def test_the_beat_goes_on_while_nothing_changes() -> None:
     assert one.began == [5, 18 + 90 * 11]
 
 
+def test_a_session_without_news_takes_what_the_last_one_said() -> None:
+    one = _Sessions(period=10, lasting=3, first=5, idle=1)
+    one.kernel.at(0, one.sessions.stir)
+    one.kernel.at(8, lambda _: one.sessions.ended(idle=6))
+    one.kernel.at(1000, one.sessions.stir)
+    one.kernel.run()
+    assert one.began == [5, 18 + 62 * 16]
+
+
 @given(st.integers(1, 50), st.integers(0, 60), st.lists(st.integers(0, 2000), min_size=1, max_size=20))
 def test_sessions_never_overlap_and_every_change_is_seen(period: int, lasting: int, changes: list[int]) -> None:
     one = _Sessions(period, lasting)

@@ -55,8 +55,12 @@ def test_a_queue_takes_its_quota_back_a_priority_preempts_and_whoever_was_evicte
     found = {(phase[row["workload"]], row["reason"]) for row in events.iter_rows(named=True)}
     assert {("borrower", "reclaimed"), ("owner", "preempted")} <= found
     assert events.filter(pl.col("reason") == "reclaimed").height >= 4
-    by = events.filter(pl.col("reason") == "preempted")["by"].to_list()
-    assert {phase.get(number) for number in by} == {"urgent"}  # the pod that preempts is nominated to the node
+    by = {
+        reason: {phase.get(number) for number in events.filter(pl.col("reason") == reason)["by"].to_list()}
+        for reason in ("preempted", "reclaimed")
+    }
+    assert by["preempted"] == {"urgent"}  # the pod that preempts is nominated to the node
+    assert None not in by["reclaimed"] and "owner" in by["reclaimed"]  # the log names the pod that reclaims
     times = pl.read_csv(out / "times.csv", infer_schema_length=None)
     assert times["inqueue_s"].null_count() == 0
     assert (

@@ -6,9 +6,10 @@ package with an entry point in the group `seatrial.stacks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from seatrial.model.api_resource import Resource
@@ -125,6 +126,9 @@ class RealSide(Protocol):
 
     def watches(self) -> Sequence[Any]:
         """The kinds to watch (observe.observer.Watch)."""
+
+    def evicted_for(self, logs: Path) -> Iterable[tuple[str, str]]:
+        """Evicted pods, each with the pod that got its place, that only the logs of the stack's programs on `local` name."""
 
     def queue(self) -> tuple[Resource, str] | None:
         """What `submit --project` names: None, a namespace; else the stack's kind of queue and the label by which a Job names

@@ -47,6 +47,9 @@ class Observer:
         self.early: dict[str, list[Callable[[], None]]] | None = None  # events of unknown workloads, if kept
         self._evictions: set[tuple[int, str]] = set()  # workload and key of those that were recorded
         self.displacements = Displacements(ledger)
+        # Pods whose eviction does not say who got the place → what was recorded of it.
+        self._unnamed: dict[str, tuple[int, int, str, str, str]] = {}
+        self._gone: dict[str, int] = {}  # pods that were lost → workload
         self._number = ledger.number
         self._at = [array("q") for _ in ledger.stages]
         self._of_pods = [n for n, stage in enumerate(ledger.stages) if stage.of == "pod"]
@@ -179,6 +182,7 @@ class Observer:
             if self.when(pod, self._number["scheduled"]) is not None:
                 self._displaced(gone, owner, stamp)
             self.ledger.lose_pod(stamp - self.epoch, pod, self.reached(pod))
+            self._gone[name] = owner
             del self.pods[name]
 
     def _displaced(self, gone: Pod, owner: int, stamp: int) -> None:
@@ -186,12 +190,22 @@ class Observer:
         if why is not None and self.displacements.begins(owner):
             reason, by = self.displacements.told(why, gone)
             self.evict(meta.labels.get(WORKLOAD_LABEL, ""), reason, stamp, by, why.message, meta.uid)
+            event = stamp - self.epoch, owner, reason, why.message, meta.uid
+            if not by:
+                self._unnamed[meta.name] = event
             if reason == PREEMPTED and not by:
-                event = stamp - self.epoch, owner, reason, why.message, meta.uid
                 self.displacements.not_named(
                     gone, stamp, lambda name: self.ledger.name_preemptor(*event, self.workloads.get(name, -1))
                 )
         self.displacements.lost(owner)
+
+    def evicted_for(self, victim: str, pod: str) -> None:
+        """Names the workload that got the place of an evicted pod, where a log tells it after the run."""
+        event, owner = self._unnamed.get(victim), self._gone.get(pod)
+        if owner is None and pod in self.pods:
+            owner = self.ledger.pod_workload[self.pods[pod]]
+        if event is not None and owner is not None:
+            self.ledger.name_preemptor(*event, owner)
 
     def _first(self, thing: int, stage: int, stamp: int) -> bool:
         column = self._at[stage]

@@ -39,9 +39,11 @@ class PeriodicSessions:
         self.held += 1
         self._hold()
 
-    def ended(self, _: object = None) -> None:
-        """The session is over."""
+    def ended(self, _: object = None, *, idle: int = -1) -> None:
+        """The session is over. `idle`: how long one like it takes without news, if not as before."""
         self._open = False
+        if idle >= 0:
+            self._beat = max(self._period + idle, 1)
         self._next = self._kernel.now + self._period
         if self._stirred:
             self.stir()

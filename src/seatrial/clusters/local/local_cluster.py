@@ -140,6 +140,8 @@ class FreshPlane:
             if self._plane.audit_log and session.observer.epoch:
                 phases = self._requests.phases
                 await asyncio.to_thread(self._audit.read, self._plane.audit_log, phases.log if phases else None)
+            for victim, pod in session.stack.real.evicted_for(self._plane.layout.logs):
+                session.observer.evicted_for(victim, pod)
             if self._plane.has_kubelets and session.observer.epoch:
                 log = self._plane.layout.directory / RUNTIME_LOG
                 await asyncio.to_thread(kubelet_nodes.add_runtime_stages, log, session)

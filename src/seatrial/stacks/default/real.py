@@ -5,7 +5,8 @@ The real sides of other stacks derive from this and override what differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from seatrial.kube.resources import JOBS, LIMIT_RANGES, PRIORITY_CLASSES, RESOURCE_QUOTAS, Resource
 from seatrial.model.control_plane import ControlPlane, GoBinary
@@ -61,6 +62,9 @@ class DefaultReal(RealSide):
 
     def watches(self) -> Sequence[Watch]:
         return PLAIN_WATCHES
+
+    def evicted_for(self, logs: Path) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        return ()
 
     def queue(self) -> tuple[Resource, str] | None:
         return None

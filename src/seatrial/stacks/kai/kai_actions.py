@@ -51,7 +51,8 @@ class KaiDecisions:
 
     binds: list[tuple[KaiJob, list[tuple[int, int]], bool]] = field(default_factory=list)
     evictions: list[KaiEviction] = field(default_factory=list)
-    scenarios: int = 0
+    scenarios: int = 0  # that `consolidation`, `reclaim` and `preempt` tried
+    scored: int = 0  # nodes that `allocate` scored, for all its pods
 
 
 class KaiActions:
@@ -78,7 +79,10 @@ class KaiActions:
     def run(self, actions: Sequence[str]) -> KaiDecisions:
         """All of them."""
         for action in actions:
+            before = self._session.looked
             self._actions[action]()
+            if action == "allocate":
+                self.done.scored += self._session.looked - before
         return self.done
 
     def _turns(self, preemptible_only: bool = False) -> QueueTurns:
@@ -249,9 +253,11 @@ class Failures:
         self._smallest: dict[tuple[str, object], KaiJob] = {}
 
     def _key(self, job: KaiJob) -> tuple[str, object]:
-        """Constraints of its pods; requests are compared (api/pod_info/pod_info.go, GetSchedulingConstraintsSignature)."""
+        """Constraints of its pods; requests are compared (api/pod_info/scheduling_constraints_signature.go:18). The anti-affinity
+        of `spread` names the Job, so such groups are all tried."""
         shape = job.shape
-        constraints = (tuple(shape.selector.items()), shape.affinity, shape.tolerations, shape.terms)
+        own = job.number if shape.spread else -1
+        constraints = (tuple(shape.selector.items()), shape.affinity, shape.tolerations, shape.terms, own)
         return job.queue if self._by_queue else "", constraints
 
     def easier(self, job: KaiJob) -> bool:

@@ -1,9 +1,10 @@
 """KAI's binder in the simulator: workers that carry out BindRequests, each with four writes (v0.12.0).
 
 pkg/binder/controllers/bindrequest_controller.go:85 and pkg/binder/binding/binder.go:38: PATCH of the pod's annotation, POST of the
-binding, PATCH of the BindRequest's status, PATCH of the pod's condition PodBound. controller-runtime makes a REST client per kind
-of object, and each has a token bucket of its own: three of the four go through that of pods. On fake nodes the last one restarts
-KWOK's timer, as every update of a pod does.
+binding, PATCH of the BindRequest's status, PATCH of the pod's condition PodBound. The first two go through a client that the binder
+makes for itself, the others through that of its manager (cmd/binder/app/app.go:94, :171, :177). Clients of controller-runtime have
+a token bucket per kind of object (its pkg/client/client_rest_resources.go:54), so there are three. On fake nodes the last write
+restarts KWOK's timer, as every update of a pod does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ class KaiBinder:
     def __init__(self, sim: Sim, processes: Goroutines, settings: Mapping[str, Scalar]) -> None:
         limits = float(settings["qps"]), float(settings["burst"])
         self._sim = sim
-        self._pods, self._requests = ApiClient("kai-binder-pods", *limits), ApiClient("kai-binder-requests", *limits)
+        self._binding = ApiClient("kai-binder-pods", *limits)
+        self._requests, self._conditions = (
+            ApiClient("kai-manager-requests", *limits),
+            ApiClient("kai-manager-pods", *limits),
+        )
         self._queue = WorkQueue(sim.kernel, processes, int(settings["concurrency"]), self._bind)
         sim.kwok.follows_updates()
 
@@ -43,9 +48,9 @@ class KaiBinder:
         for then in (None, self._sim.scheduler.is_bound):
             if state[pod] != ASSUMED:
                 return  # the pod is gone
-            yield Calls(self._pods, WRITE)
+            yield Calls(self._binding, WRITE)
             if then is not None and state[pod] == ASSUMED:
                 then(pod)
         yield Calls(self._requests, WRITE)
-        yield Calls(self._pods, WRITE)
+        yield Calls(self._conditions, WRITE)
         self._sim.kwok.updated(pod)

@@ -54,11 +54,13 @@ class KaiCache:
         self._changed: dict[int, None] = {}
         self._amounts: dict[int, tuple[PodShape, tuple[float, ...]]] = {}
         self._came = 0
+        self.pods = 0  # of all groups that are there
 
     def add(self, number: int, workload: Workload, created: int) -> None:
         """The server has a new PodGroup."""
         self._came += 1
         self.groups[number] = KaiGroup(number, workload, created, self._came)
+        self.pods += workload.pods
 
     def changed(self, number: int) -> None:
         """Something happened to its pods, or a session did something with them."""
@@ -66,7 +68,8 @@ class KaiCache:
 
     def remove(self, number: int) -> None:
         """It is deleted or complete."""
-        self.groups.pop(number, None)
+        group = self.groups.pop(number, None)
+        self.pods -= group.workload.pods if group else 0
         self._changed[number] = None
 
     def refresh(self, column: Mapping[int, int]) -> list[KaiJob]:

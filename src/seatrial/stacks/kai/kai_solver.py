@@ -5,13 +5,16 @@ have pods on one node of the newest, and places everybody again in the order of 
 fit elsewhere are moved. What comes out must satisfy the action's own rule. Only the solution for all pods is carried out.
 
 A search that cannot succeed is not made: if what is idle, being released and held by possible victims is less than the group asks
-for, KAI's search ends without a solution too, after trying every victim.
+for, KAI's search ends without a solution too, after trying every victim. What it would have tried is counted, because that is what
+a cycle with waiting groups takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+
+import numpy as np
 
 from seatrial.stacks.kai.job_lines import line_up, victims
 from seatrial.stacks.kai.kai_session import HOLDS, PENDING, RELEASING, KaiJob, KaiSession, KaiTask, Mask
@@ -28,13 +31,16 @@ class KaiSolver:
         self, session: KaiSession, job: KaiJob, possible: Callable[[], Sequence[KaiJob]], valid: Rule, random: Random
     ) -> None:
         self._session, self._job, self._possible, self._valid, self._random = session, job, possible, valid, random
-        self.scenarios = 0
+        self.scenarios = 0  # in which everybody was placed again
 
     def solve(self, moves: bool) -> bool:
         """Whether there is a solution; it is then in the session, to be committed. `moves`: victims get other places."""
         session, job = self._session, self._job
         tasks, possible = job.to_allocate(False), self._possible()
-        if not tasks or not self._could_fit(tasks, () if moves else possible):
+        if not tasks:
+            return False
+        if not self._could_fit(tasks, () if moves else possible):
+            self._search_in_vain(len(tasks), possible, moves)
             return False
         least, all_tasks, active = job.least, job.tasks, job.active
         recorded: list[KaiTask] = []
@@ -63,6 +69,22 @@ class KaiSolver:
             return session.everywhere.copy()
         feasible: Mask = session.left[gpus] > 0
         return feasible
+
+    def _search_in_vain(self, pods: int, possible: Sequence[KaiJob], moves: bool) -> None:
+        """What solving for one pod more each time tries. While nodes have room for the part, the first victim is moved, and that is
+        kept; from then on every part fails, with what is kept and then with every other victim, once for each node it is on. Where
+        victims are not moved, so few of them do not suffice that each part ends after the first."""
+        session = self._session
+        places = [len({task.node for task in victim.tasks if task.status in HOLDS}) for victim in possible]
+        if not places:
+            return
+        mask, needs = session.nodes.needs(self._job.shape)
+        fit = np.minimum.reduce([session.left[row] // amount for row, amount in needs])
+        room = min(int(fit[mask].sum()), pods - 1)
+        others = 0 if not moves else sum(places[:-1]) if room else sum(places)
+        self.scenarios += room + (pods - room) * (others + (room > 0 or not moves))
+        evicted = sum(places) / len(places)
+        session.looked += int(self.scenarios * (evicted + 1)) * len(session.nodes.order)
 
     def _could_fit(self, tasks: Sequence[KaiTask], possible: Iterable[KaiJob]) -> bool:
         session = self._session

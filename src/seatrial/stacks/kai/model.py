@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from seatrial.model.plan import Workload
 from seatrial.model.settings import Settings
-from seatrial.model.units import MICROSECOND, MILLISECOND, SECOND
+from seatrial.model.units import MICROSECOND, SECOND
 from seatrial.sim.apiserver import WRITE, ApiClient
 from seatrial.sim.event_stream import EventStream
 from seatrial.sim.goroutines import Calls, Goroutine, Goroutines, Signal
@@ -31,9 +31,11 @@ from seatrial.stacks.kai.kai_session import RELEASING, KaiJob, KaiNodes, KaiSess
 from seatrial.stacks.kai.queue_shares import ShareTree
 from seatrial.stacks.kai.queue_tree import RESOURCES, kai_queues
 
-# Orders of magnitude, chosen, not measured: what a cycle takes of a processor, without requests.
-CYCLE = 3 * MILLISECOND  # snapshot, plugins, status of a few groups
+# What a cycle takes without requests, measured 2026-11-20 (docs/stacks/kai.md).
+CYCLE = 500 * MICROSECOND  # with nothing to do, on 20 to 400 nodes
+PER_POD = 40 * MICROSECOND  # in the snapshot, with its share of its PodGroup (cache/cluster_info/cluster_info.go:292)
 PER_NODE = 5 * MICROSECOND  # a goroutine for every node and pod (session.go:283)
+SCENARIO = 400 * MICROSECOND  # evicting, placing everybody again and taking it back, beside PER_NODE
 STATUS_WORKERS = 5  # --num-of-status-recording-workers (cmd/scheduler/app/options/options.go:42)
 EVENTS_PER_OBJECT = (
     25  # client-go's EventSourceObjectSpamFilter: defaultSpamBurst; one more every five minutes is left out
@@ -106,7 +108,7 @@ class KaiModel:
         told = self._to_tell(built, session)
         for number in session.touched:
             self._cache.changed(number)
-        self._processes.start(self._carry_out(decided, told, CYCLE + PER_NODE * session.looked))
+        self._processes.start(self._carry_out(decided, told, session.looked))
 
     def _to_tell(self, built: Iterable[KaiJob], session: KaiSession) -> list[KaiJob]:
         """Groups of which there may be something to write after the session, as they came."""
@@ -144,13 +146,20 @@ class KaiModel:
 
     # what it writes
 
-    def _carry_out(self, decided: KaiDecisions, told: Iterable[KaiJob], cost: int) -> Goroutine:
-        yield cost
-        for job, pods, began in decided.binds:
+    def _carry_out(self, decided: KaiDecisions, told: Iterable[KaiJob], looked: int) -> Goroutine:
+        """Each BindRequest is created before the next pod is looked at (statement.go:519); `looked`: nodes, by all actions."""
+        opening = CYCLE + PER_POD * self._cache.pods
+        yield opening
+        scoring = PER_NODE * decided.scored // max(sum(len(pods) for _, pods, _ in decided.binds), 1)
+        for job, pods, _ in decided.binds:
             for pod, _ in pods:
+                yield scoring
                 yield Calls(self._own, WRITE)
                 self._requested(job.number, pod)
-            if began:  # the annotation with the time of its start (status_updater, updatePodGroupAnnotations)
+        searching = SCENARIO * decided.scenarios + PER_NODE * (looked - decided.scored)
+        yield searching + (0 if decided.binds else scoring)
+        for job, _, began in decided.binds:
+            if began:  # the annotation with the time of its start, as the session closes (updatePodGroupAnnotations)
                 self._write(job.number, 0, 1)
         left = [len(decided.evictions)]
         gone = Signal(happened=not left[0])
@@ -160,7 +169,7 @@ class KaiModel:
         for job in told:
             self._explain(job)
         yield gone
-        self._sessions.ended()
+        self._sessions.ended(idle=opening + searching)
 
     def _requested(self, number: int, pod: int) -> None:
         if self._sim.pods.state[pod] == ASSUMED:

@@ -1,13 +1,15 @@
-"""Volcano's kinds, and what watches of PodGroups and pods show.
+"""Volcano's kinds, what watches of PodGroups and pods show, and what the scheduler's log does.
 
 Why Volcano evicts a pod is in the pod's condition Ready, written before it is deleted (pkg/scheduler/cache/cache.go:223). Who gets
 the place is not: a pod that preempts is nominated to the node at the end of the session (api/job_info.go:770), one that reclaims is
-not (framework/session.go:370 does not note the eviction). The scheduler's log alone names both (actions/reclaim/reclaim.go:186).
+not (framework/session.go:370 does not note the eviction). Several pods may reclaim on one node in one session, so their conditions
+do not tell them apart. The scheduler's log names both (actions/reclaim/reclaim.go:186, as an error, so at every verbosity).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -26,6 +28,7 @@ QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespa
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 _REASONS = {"reclaim": RECLAIMED, "preempt": PREEMPTED}  # by the last word of the condition's message
 _MAY_PLACE = ("Inqueue", "Running", "Completed")
+_RECLAIMS = re.compile(r"Try to reclaim Task <[^/>]*/([^>]+)> for Tasks <[^/>]*/([^>]+)>")
 
 
 class _GroupStatus(Shape):
@@ -58,6 +61,12 @@ def _told(why: Condition) -> tuple[str, str] | None:
     if why.type != "Ready":
         return None
     return _REASONS.get(why.message.rpartition(" ")[2], OTHER), ""
+
+
+def reclaims(log: str) -> Iterator[tuple[str, str]]:
+    """Pods that `reclaim` evicted, each with the pod that it made room for."""
+    for found in _RECLAIMS.finditer(log):
+        yield found[1], found[2]
 
 
 def see_pod_group(observer: Observer, stamp: int, event: str, group: _PodGroup) -> None:

@@ -6,7 +6,7 @@ workloads are created with them, by the rules of that controller (pkg/controller
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from seatrial.observe.observer import Watch
 from seatrial.stacks import job_objects
 from seatrial.stacks.default.real import DefaultReal, permissions
 from seatrial.stacks.free_ports import HOST, free_port
-from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, QUEUES, WATCHES, study_queue
+from seatrial.stacks.volcano.objects import GROUP_ANNOTATION, POD_GROUPS, QUEUES, WATCHES, reclaims, study_queue
 from seatrial.stacks.volcano.session_configuration import actions_of, tiers_of
 from seatrial.stacks.volcano.volcano_queues import ONLY, VolcanoQueue, volcano_queues
 
@@ -103,6 +103,10 @@ class VolcanoReal(DefaultReal):
 
     def watches(self) -> Sequence[Watch]:
         return WATCHES
+
+    def evicted_for(self, logs: Path) -> Iterable[tuple[str, str]]:
+        log = logs / f"{NAME}.log"
+        return reclaims(log.read_text(errors="replace")) if log.exists() else ()
 
 
 def pod_group(workload: Workload, labels: Mapping[str, str]) -> dict[str, Any]:
