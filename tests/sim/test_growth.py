@@ -43,16 +43,20 @@ def gangs(count: int) -> Submit:
         ("kai", lone, 250),
         ("kai", gangs, 12),
         ("yunikorn", lone, 250),
+        ("yunikorn application-sort=fair", lone, 250),
     ],
 )
 def test_an_event_costs_about_the_same_with_eight_times_as_much_that_waits(
     tmp_path: Path, stack: str, load: Callable[[int], Submit], few: int
 ) -> None:
     runs = count(1)
+    name, *given = stack.split()
+    settings = {name: dict(one.split("=") for one in given)}
 
     def ran(jobs: int) -> Ran:
         steps = ((load(jobs),), (Wait("all", "completed", timeout=100 * HOUR),))
-        return run(trial(*steps, stack=stack, qps="unlimited", nodes=[fakes(4, cpu=8000)]), tmp_path / str(next(runs)))
+        made = trial(*steps, stack=name, qps="unlimited", nodes=[fakes(4, cpu=8000)], settings=settings)
+        return run(made, tmp_path / str(next(runs)))
 
     one, other = ran(few), ran(8 * few)
     assert one.ending.outcome == other.ending.outcome == "completed"

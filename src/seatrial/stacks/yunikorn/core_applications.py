@@ -226,10 +226,23 @@ class LeafQueue(TreeQueue):
             members = [one.members for one in self._bins[key].values()]
             if self._policy == FIFO:
                 yield members
-                continue
-            apps = [app for some in members for app in some]
-            for app in sorted(apps, key=self._used):
-                yield [[app]]
+            else:
+                yield from ([[app]] for app in self._by_share(members, closed))
+
+    def _by_share(
+        self, members: Sequence[Sequence[CoreApplication]], closed: Mapping[int, bool]
+    ) -> Iterator[CoreApplication]:
+        """Applications by their shares. Most that wait have nothing yet: they come first, and their shares are not worked out."""
+        for apps in sorted(members, key=lambda apps: sum(map(bool, apps[0].asked))):
+            for app in apps:
+                if id(app.shape) in closed:
+                    break
+                if not (app.allocated and any(app.asked)):
+                    yield app
+        left = [app for apps in members if id(apps[0].shape) not in closed for app in apps]
+        for app in sorted((app for app in left if app.allocated and any(app.asked)), key=self._used):
+            if id(app.shape) not in closed:
+                yield app
 
     def _used(self, app: CoreApplication) -> list[float]:
         """CompUsageRatio: its shares of what the queue is guaranteed, the largest first; of 1 where nothing is."""
