@@ -118,7 +118,9 @@ def print_teams(console: Console, study: Study) -> None:
         if not lines:
             continue
         print_line(console, "")
-        print_line(console, f"by {group}{over}: a wait ends when the workload first has its place; times in seconds", "bold")
+        print_line(
+            console, f"by {group}{over}: a wait ends when the workload first has its place; times in seconds", "bold"
+        )
         columns = _fitting(console, _columns(lines, group))
         print_columns(console, columns, [line.done for line in lines])
         if left_out:
