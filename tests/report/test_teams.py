@@ -102,8 +102,11 @@ def test_a_queue_called_like_markup_stays_text(tmp_path: Path) -> None:
 def test_lines_are_means_over_repeats(tmp_path: Path) -> None:
     second = two_teams()
     second.repeat, second.number = 1, 2
-    lines = team_lines(Study.open(write_study(tmp_path / "out", [two_teams(), second])), "queue")
+    out = write_study(tmp_path / "out", [two_teams(), second])
+    lines = team_lines(Study.open(out), "queue")
     assert [(line.member, line.means["evicted"]) for line in lines] == [("red", 1), ("blue", 0)]
+    assert "by queue, means over repeats: a wait ends" in printed(out)
+    assert "by queue: a wait ends" in printed(write_study(tmp_path / "one", [two_teams()]))
 
 
 def test_metrics_of_queues_and_classes_have_names_of_their_own(tmp_path: Path) -> None:

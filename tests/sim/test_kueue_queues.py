@@ -299,6 +299,8 @@ def test_usage_never_exceeds_what_the_rules_allow_and_nothing_is_lost_from_the_b
         broken.extend(broken_rules(self.tree))
 
     def watched_release(self: QuotaScheduler, entry: Entry) -> None:
+        if not (entry.finished or entry.number in self._sim.ledger.evicted):
+            broken.append(f"{entry.workload.name} gives back its quota, and is neither over nor evicted")
         release(self, entry)
         broken.extend(broken_rules(self.tree))
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from seatrial import stacks
 from seatrial.model.plan import PodShape, Toleration
 from seatrial.model.units import HOUR
 from seatrial.scenario.actions.wait import Wait
@@ -105,3 +106,10 @@ def test_a_timer_is_set_only_when_the_informer_has_delivered_what_came_before(
     first_try, second_try = tries[1:3]  # its first turn queues it
     between = set(model.turns[first_try + 1 : second_try])
     assert between >= set(range(2, 2 + singles))
+
+
+def test_priorities_are_said_to_have_no_effect_on_the_queue() -> None:
+    low, high = (submit(2, shape=replace(PodShape({"cpu": 1000}), priority=value)) for value in (1, 2))
+    [said] = stacks.find("mcad").findings(trial((low, high), stack="mcad"))
+    assert "`priority` has no effect on the queue of MCAD" in said
+    assert stacks.find("mcad").findings(trial((low,), stack="mcad")) == ()

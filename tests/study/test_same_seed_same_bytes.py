@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from seatrial import stacks
+from seatrial.model.plan import NodeGroup
+from seatrial.study.trial_document import description
 from tests.conftest import Seatrial
+from tests.sim.making import submit, trial
 from tests.study_contents import contents
 
 ARGUMENTS = ("run", "many-small-jobs", "--set", "jobs=5,12", "--repeat", "2")
@@ -41,3 +45,10 @@ def test_a_subset_of_the_set_ups_sees_the_same_load(seatrial: Seatrial, tmp_path
         return path.read_bytes()
 
     assert submitted("both", "mcad") == submitted("one", "mcad") == submitted("both", "default")
+
+
+def test_the_quota_of_a_trial_has_the_order_of_the_scenario() -> None:
+    names = ["memory", "cpu", *(f"example.com/device-{number}" for number in range(8))]
+    nodes = [NodeGroup("fake", 2, dict.fromkeys(names, 1000))]
+    made = trial((submit(),), nodes=nodes, stack="kueue")
+    assert list(description(made, stacks.find("kueue"))["quota"]) == names

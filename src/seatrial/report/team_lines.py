@@ -111,13 +111,16 @@ def cells_of(name: str, values: Sequence[float | None], empty: str = "-") -> lis
 
 
 def print_teams(console: Console, study: Study) -> None:
-    """A table per queue and one per class, where the study has them."""
+    """A table per queue and one per class, where the study has them. A wait p99 or max over repeats is a mean of theirs."""
+    over = ", means over repeats" if len(study.trusted) > len({trial.cell for trial in study.trusted}) else ""
     for group in (QUEUE, CLASS):
         lines, left_out = shown_lines(team_lines(study, group))
         if not lines:
             continue
         print_line(console, "")
-        print_line(console, f"by {group}: a wait ends when the workload first has its place; times in seconds", "bold")
+        print_line(
+            console, f"by {group}{over}: a wait ends when the workload first has its place; times in seconds", "bold"
+        )
         columns = _fitting(console, _columns(lines, group))
         print_columns(console, columns, [line.done for line in lines])
         if left_out:

@@ -113,7 +113,9 @@ def _quota(trial: Trial, stack: Stack) -> dict[str, int] | None:
     here: then only settings count."""
     known = not any(group.existing for group in trial.setup.nodes) and not trial.target.cluster
     groups = trial.setup.nodes if known else ()
-    names = {name for group in groups for name in group.capacity}
+    names = dict.fromkeys(
+        name for group in groups for name in group.capacity
+    )  # the order of a set differs between runs
     capacity = {name: sum(group.capacity.get(name, 0) * group.count for group in groups) for name in names}
     quota = stack.quota(trial.setup.settings, capacity)
     return None if quota is None else dict(quota)

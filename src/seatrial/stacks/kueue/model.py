@@ -286,7 +286,11 @@ class KueueModel:
         The server refuses another template (422) while the Job's status has active pods (pkg/registry/batch/job/strategy.go,
         shouldAllowMutablePodTemplate). Kueue tries again after 5, 10, 20 ms …, both writes of the Job each time: it marks a Job
         that it stops, and takes the mark away with the template (jobs/job/job_controller.go, Stop).
+
+        Only the admission that the reconciliation began with loses its quota: the scheduler may admit the workload again while
+        the Job is written.
         """
+        admission = entry.admitted_at
         if not entry.stopped:
             yield from self._writer.job()
             if not entry.suspended:
@@ -304,7 +308,7 @@ class KueueModel:
             self._sim.jobs.changed_by_others(entry.number)
             self._events.of(entry)
             self._job_changed(entry.number)
-        if entry.admitted and not active:
+        if entry.admitted and entry.admitted_at == admission and not active:
             yield from self._give_quota_back(entry)
 
     def _give_quota_back(self, entry: Entry) -> Goroutine:

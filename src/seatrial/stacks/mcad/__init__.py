@@ -61,6 +61,12 @@ class Mcad(StackBase):
 
     def findings(self, trial: Trial) -> Sequence[str]:
         found = super().findings(trial)
+        if len({shape.priority for submit in submits(trial) for shape in submit.shapes}) > 1:
+            said = (
+                f"set-up '{trial.setup.name}': `priority` has no effect on the queue of MCAD: the AppWrappers have none, and are "
+                "dispatched first in, first out; kube-scheduler knows the priorities of dispatched pods only"
+            )
+            found = (*found, said)
         if trial.on == "sim" or trial.setup.settings["mcad"]["version"] != NEAREST:
             return found
         said = f"set-up '{trial.setup.name}' runs MCAD 1.40; the published table is of 1.32, which is modelled only"
