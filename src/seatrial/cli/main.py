@@ -94,6 +94,3 @@ def main() -> None:
         for line in error.lines():
             print(f"seatrial: {line}" if line is error.message else f"  {line}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        print("seatrial: interrupted", file=sys.stderr)
-        sys.exit(130)
