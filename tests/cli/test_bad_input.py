@@ -128,6 +128,16 @@ def test_a_directory_that_is_not_a_study_is_never_touched(seatrial: Seatrial, tm
     assert seatrial("report", "mine").returncode == 2
 
 
+def test_an_export_that_cannot_be_written_is_refused_with_a_remedy(seatrial: Seatrial, tmp_path: Path) -> None:
+    assert seatrial("run", _write(tmp_path, GOOD), "-o", "out").returncode == 0
+    (tmp_path / "file").touch()
+    for form, into in (("parquet", "file"), ("parquet", "file/sub"), ("openmetrics", "no/file"), ("seeds", "out")):
+        done = seatrial("export", "out", "--to", form, "--into", into)
+        assert done.returncode == 2, done.stderr
+        assert f"seatrial: {into} cannot be written: " in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_a_full_disk_is_said_and_what_was_seen_is_kept(tmp_path: Path) -> None:
     """A limit on the size of files stands in for a full disk: both fail in write(2)."""
     scenario = _write(tmp_path, GOOD)

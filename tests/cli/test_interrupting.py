@@ -48,6 +48,22 @@ def _begin(folder: Path, more: str = "") -> subprocess.Popen[str]:
     raise AssertionError(f"the simulation did not get under way: {process.communicate()}")
 
 
+@pytest.mark.parametrize("module", ["typer", "seatrial.cli.run", "seatrial.cli.main"])
+def test_ctrl_c_while_the_command_starts_ends_it_with_a_line(tmp_path: Path, module: str) -> None:
+    (tmp_path / "large.yaml").write_text(SCENARIO % "")
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *COMMAND[1:], "run", "large.yaml", "-o", "out"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert any(line.rpartition("|")[2].strip() == module for line in process.stderr), "it is imported"
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 130, words
+    assert "interrupted" in words
+    assert "Traceback" not in words
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_gone_at_once_and_keeps_what_it_saw(tmp_path: Path, number: int) -> None:
     starting = time.monotonic()

@@ -90,8 +90,11 @@ def test_stacks_and_scenarios_are_listed(seatrial: Seatrial) -> None:
     assert "many-small-jobs" in {line.split()[0] for line in scenarios}
 
 
-def test_the_list_of_commands_is_not_cut_off(seatrial: Seatrial) -> None:
-    assert "..." not in seatrial("--help").stdout.partition("Commands:")[2]
+@pytest.mark.parametrize("group", [(), ("cluster",), ("record",), ("traces",)])
+def test_the_list_of_commands_is_not_cut_off(seatrial: Seatrial, group: Sequence[str]) -> None:
+    shown = seatrial(*group, "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "Example: seatrial" in shown
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

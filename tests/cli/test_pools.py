@@ -83,7 +83,8 @@ def _alive(pid: int) -> bool:
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     process, workers = _begin(tmp_path)
     process.kill()
-    process.communicate(timeout=30)
+    _, words = process.communicate(timeout=30)  # until the last of its processes has ended
+    assert "leaked" not in words
     assert eventually(lambda: not any(map(_alive, workers)), within_s=5)
     report = subprocess.run([*COMMAND, "report", "out"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "killed: 2 of 4 trials begun" in report.stdout

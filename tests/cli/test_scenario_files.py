@@ -53,6 +53,18 @@ def test_validate_reports_all_mistakes_of_all_files_with_their_places(seatrial: 
     assert done.stdout.startswith("gpu-requests: valid, ")
 
 
+def test_validate_names_set_ups_that_a_run_leaves_out(seatrial: Seatrial, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "name: s\nnodes: [{name: f, count: 2, capacity: {cpu: 4, memory: 8Gi}}]\nstacks: [kueue, mcad]\n"
+        "queues: {a: {quota: {cpu: 2}}}\n"
+        "steps: [{submit: {count: 2, duration: 1s, requests: {cpu: 1}, queue: a}}, {wait: {for: completed}}]\n"
+    )
+    valid = seatrial("validate", "s.yaml")
+    assert valid.returncode == 0, valid.stderr
+    assert "s.yaml: finding: set-up 'mcad' is left out: the stack 'mcad' has no quotas" in valid.stderr
+    assert "set-up 'kueue' is left out" not in valid.stderr
+
+
 def test_every_shipped_scenario_validates(seatrial: Seatrial) -> None:
     done = seatrial("validate", "-q", *shipped_files())
     assert (done.returncode, done.stderr) == (0, "")

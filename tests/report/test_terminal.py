@@ -54,6 +54,15 @@ def test_a_pipe_gets_one_plain_line_per_row_with_all_columns(tmp_path: Path) -> 
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
+def test_a_param_with_the_name_of_another_column_is_told_apart(tmp_path: Path) -> None:
+    trials = [Made([plain()] * 3, number=n, params={"jobs": n + 1, "as": n + 4}) for n in range(2)]
+    text = printed(write_study(tmp_path, trials))
+    header = next(line.split() for line in text.splitlines() if line.startswith("date"))
+    assert header[:7] == ["date", "set-up", "as", "param_jobs", "param_as", "jobs", "pods"]
+    row = next(line.split() for line in text.splitlines() if line.startswith("2026-07-25"))
+    assert row[3:7] == ["1", "4", "3", "3"]
+
+
 def test_a_terminal_of_80_columns_shows_every_column_uncut_with_the_date_above(tmp_path: Path) -> None:
     text = printed(study(tmp_path), terminal=True)
     plain_text = re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -74,6 +74,10 @@ GROUPS = {
     "capital letters": ("{name: A, count: 1, capacity: {cpu: 1, memory: 1Gi}}", "s.yaml:2:16: 'A' cannot be a name here (use at most 40"),
     "no taint": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: [x]}", "s.yaml:2:71: 'x' is not a taint (write it like key=value:NoSchedule"),
     "effect": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['x:NoShedule']}", "s.yaml:2:71: unknown effect 'NoShedule' (did you mean 'NoSchedule'?)"),
+    "label's key": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {'a b': c}}", "s.yaml:2:71: 'a b' cannot be the key of a label or taint (use at most 63 letters, digits"),
+    "label's value": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {a: 'c d'}}", "s.yaml:2:74: 'c d' cannot be the value of a label or taint (use at most 63 letters, digits"),
+    "taint's key": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['a b=c:NoSchedule']}", "s.yaml:2:71: 'a b' cannot be the key of a label or taint"),
+    "taint's value": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, taints: ['a=-c:NoSchedule']}", "s.yaml:2:71: '-c' cannot be the value of a label or taint"),
     "label": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, labels: {v: 1.10}}", "s.yaml:2:74: '1.1' is not a label's text (put it in quotes)"),
     "span": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, pods: {start: 3s..1s}}", "s.yaml:2:76: '3s..1s' ends before it begins (write 1s..3s)"),
     "kubelet with delays": ("{name: a, count: 1, capacity: {cpu: 1, memory: 1Gi}, kubelet: true, pods: {start: 3s}}", "s.yaml:2:77: 'pods' sets the delays of fake nodes; a kubelet has its own (remove `pods`"),
@@ -105,6 +109,9 @@ SETUPS = {
 
 SUBMITS = {
     "key": ("count: 1, duration: 1s, reqests: {}", "s.yaml:5:38: unknown key 'reqests' in 'submit' (did you mean 'requests'?)"),
+    "selector's key": ("count: 1, duration: 1s, selector: {'a b': c}", "s.yaml:5:49: 'a b' cannot be the key of a label or taint"),
+    "affinity's value": ("count: 1, duration: 1s, affinity: {a: [b, 'c d']}", "s.yaml:5:56: 'c d' cannot be the value of a label or taint"),
+    "toleration's key": ("count: 1, duration: 1s, tolerations: ['a b=c']", "s.yaml:5:52: 'a b' cannot be the key of a label or taint"),
     "no count": ("duration: 1s", "s.yaml:5:13: submit needs 'count' (add the number of workloads, like count: 10)"),
     "negative count": ("count: -1, duration: 1s", "s.yaml:5:21: -1 is less than 1 (write 1 or more)"),
     "half a count": ("count: 1.5, duration: 1s", "s.yaml:5:21: '1.5' is not a whole number (write one like 10)"),

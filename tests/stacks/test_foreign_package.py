@@ -37,7 +37,7 @@ def test_a_stack_of_another_package_is_listed_with_ours(seatrial: Seatrial, inst
         ["runs", "on        sim, kubeconfig"],
         ["needs", "a dock"],
         ["verified", "by nobody"],
-        ["model", "not checked against the real stack yet: reports mark it and do not rank it"],
+        ["model", "not checked enough against the real stack: reports mark it and do not rank it"],
         ["stages", "inspected"],
         ["settings", "drydock.inspection=5s"],
     ]

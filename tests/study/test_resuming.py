@@ -110,6 +110,8 @@ def test_a_study_of_something_else_is_refused_with_what_differs(
     refused("--resume", "out", "-o", "out", says="--resume cannot be combined with -o")
     sweep.write_text(SWEEP.replace("cpu: 1}", "cpu: 2}"))
     refused("--resume", "out", says="steps[0].submit.requests.cpu was 1 and is 2")
+    sweep.write_text(f"{SWEEP}\nseed: 5\n")
+    refused("--resume", "out", says="not the same study: seed was absent and is 5\n")
     sweep.unlink()
     assert seatrial("run", "--resume", "out").returncode == 0, "study.json has the scenario"
     study = tmp_path / "out" / "study.json"

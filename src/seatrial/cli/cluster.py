@@ -24,6 +24,7 @@ DEFAULT = "local"
 cluster_app = typer.Typer(
     help="Start, inspect and stop a real Kubernetes control plane on this machine.",
     no_args_is_help=True,
+    epilog="Example: seatrial cluster up mine --nodes nodes.yaml",
 )
 
 Name = Annotated[str, typer.Argument(metavar="[NAME]", help="Which cluster.", show_default=True)]

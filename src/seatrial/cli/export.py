@@ -39,7 +39,6 @@ def export(
     Example: seatrial export -o out/small --to perfetto --trial 001-kwok-r1 --into trace.json
     """
     from seatrial.analysis.studies import Study
-    from seatrial.report.exports import openmetrics, parquet, seeds
     from seatrial.scenario.nearest import remedy_for
 
     if given is not None and out is not None and into is None:
@@ -57,18 +56,25 @@ def export(
         raise UsageProblem(f"--trial cannot be combined with --to {to}", "only --to perfetto exports a single trial")
     if not study.trials:
         raise UsageProblem(f"{out}: no trial was begun", "there is nothing to export; run it again")
-    if to == "perfetto":
-        files = _traces(study, trial, into, target)
-    elif to == "parquet":
-        files = parquet.write_parquet(study, target)
-    elif to == "openmetrics":
-        files = [openmetrics.write_openmetrics(study, target)]
-    else:
-        files = [seeds.write_seeds(study, target, tester)]
+    try:
+        files = _traces(study, trial, into, target) if to == "perfetto" else _tables(study, to, target, tester)
+    except OSError as error:
+        what = f"{target} cannot be written: {error.strerror}"
+        raise UsageProblem(what, "give --into another path") from None
     for note in study.notes:
         typer.echo(f"note: {note}", err=True)
     for file in files:
         typer.echo(file)
+
+
+def _tables(study: Study, to: str, target: Path, tester: str) -> list[Path]:
+    from seatrial.report.exports import openmetrics, parquet, seeds
+
+    if to == "parquet":
+        return parquet.write_parquet(study, target)
+    if to == "openmetrics":
+        return [openmetrics.write_openmetrics(study, target)]
+    return [seeds.write_seeds(study, target, tester)]
 
 
 def _traces(study: Study, trial: str, into: Path | None, folder: Path) -> list[Path]:

@@ -77,7 +77,7 @@ def _show(stack: Mapping[str, Any], *, first: bool) -> None:
     _fact("needs", stack["needs"] or "not said")
     _fact("verified", stack["verified"] or "not said")
     if not stack["model_verified"]:
-        _fact("model", "not checked against the real stack yet: reports mark it and do not rank it")
+        _fact("model", "not checked enough against the real stack: reports mark it and do not rank it")
     if stack["stages"]:
         _fact("stages", ", ".join(stage["name"] for stage in stack["stages"]))
     if stack["settings"]:

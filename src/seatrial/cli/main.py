@@ -76,14 +76,20 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "schema": listing.schema,
     "doctor": doctor.doctor,
 }
+_GROUPS = {"cluster": cluster_app, "record": record_app, "traces": traces_app}
+
+
+def _first_sentence(text: str | None) -> str:
+    """For the list of commands, whose texts click would cut off."""
+    return f"{' '.join((text or '').split()).partition('. ')[0].rstrip('.')}."
+
+
 for _name, _command in _COMMANDS.items():
-    _first = f"{' '.join((_command.__doc__ or '').split()).partition('. ')[0].rstrip('.')}."  # click would cut it at 45 characters
-    app.command(_name, short_help=_first)(with_volume(_command))
-app.add_typer(
-    cluster_app, name="cluster", short_help="Start, inspect and stop a real Kubernetes control plane on this machine."
-)
-app.add_typer(record_app, name="record")
-app.add_typer(traces_app, name="traces")
+    app.command(_name, short_help=_first_sentence(_command.__doc__))(with_volume(_command))
+for _name, _group in _GROUPS.items():
+    for _one in _group.registered_commands:
+        _one.short_help = _first_sentence(_one.callback.__doc__)
+    app.add_typer(_group, name=_name, short_help=_first_sentence(_group.info.help))
 
 
 def main() -> None:
@@ -94,6 +100,3 @@ def main() -> None:
         for line in error.lines():
             print(f"seatrial: {line}" if line is error.message else f"  {line}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        print("seatrial: interrupted", file=sys.stderr)
-        sys.exit(130)

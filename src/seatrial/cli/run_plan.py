@@ -219,7 +219,8 @@ def _limit(text: str) -> int:
     try:
         limit = parse_duration(text)
     except ValueError as error:
-        raise UsageProblem(f"--limit {cut(text)}: {error}", "write it like 10m") from None
+        what, _, remedy = str(error).partition("; ")
+        raise UsageProblem(f"--limit {cut(text)}: {what}", remedy) from None
     if limit <= 0:
         raise UsageProblem(f"--limit {cut(text)}: not a positive time", "write it like 10m")
     return limit

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".svg", ".pdf")
 
-traces_app = typer.Typer(no_args_is_help=True, help="Look into traces of workloads.")
+traces_app = typer.Typer(
+    no_args_is_help=True, help="Look into traces of workloads.", epilog="Example: seatrial traces inspect january.swf"
+)
 
 
 @traces_app.callback()

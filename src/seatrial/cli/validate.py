@@ -14,7 +14,7 @@ def validate(
 ) -> None:
     """Check scenario files: every mistake with file, line, column and remedy. Ends with status 2 if there is a mistake.
 
-    Findings (pods that fit nowhere, settings that the simulator does not know) are printed, but are not mistakes.
+    Findings (pods that fit nowhere, set-ups whose stack cannot run the scenario) are printed, but are not mistakes.
 
     The line of a valid file says how many set-ups, trials, queues and cohorts it has.
 

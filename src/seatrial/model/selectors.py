@@ -8,11 +8,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_PREFIX = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_KEY = rf"(?:{_PREFIX}/)?{_NAME}"
+_VALUE = rf"({_NAME})?"
+LONGEST_NAME = 63  # of a key without its prefix, and of a value
+LONGEST_PREFIX = 253
 _SET = re.compile(rf"(?P<key>{_KEY})\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(rf"(?P<key>{_KEY})\s*(?P<operator>==?|!=)\s*(?P<value>{_VALUE})")
 _THERE = re.compile(rf"(?P<absent>!\s*)?(?P<key>{_KEY})")
+
+
+def is_label_key(text: str) -> bool:
+    """Whether Kubernetes takes it as the key of a label or taint."""
+    prefix, _, name = text.rpartition("/")
+    return bool(re.fullmatch(_KEY, text)) and len(name) <= LONGEST_NAME and len(prefix) <= LONGEST_PREFIX
+
+
+def is_label_value(text: str) -> bool:
+    """Whether Kubernetes takes it as the value of a label or taint."""
+    return bool(re.fullmatch(_VALUE, text)) and len(text) <= LONGEST_NAME
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from rich.console import Console
 
@@ -87,14 +87,10 @@ def _fitting(console: Console, columns: Sequence[Column]) -> list[Column]:
 
 def _columns(study: Study, groups: Sequence[Group], plus_minus: str) -> list[Column]:
     dates = {trial.name: _date(trial) for trial in study.trials}
-    columns = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
-    columns.append(Column("\nset-up", [group.setup for group in groups], left=True))
-    columns.append(Column("\nas", [AS[group.evidence] for group in groups], left=True))
-    for name in groups[0].params:
-        values = [group.params[name] for group in groups]
-        if not any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):
-            columns.append(Column(f"\n{name}", values))
-    columns.append(Column("\njobs", [str(group.most("workloads")) for group in groups]))
+    before = [Column("\ndate", [dates.get(str(group.rows[0]["trial"]), "") for group in groups], left=True)]
+    before.append(Column("\nset-up", [group.setup for group in groups], left=True))
+    before.append(Column("\nas", [AS[group.evidence] for group in groups], left=True))
+    columns = [Column("\njobs", [str(group.most("workloads")) for group in groups])]
     columns.append(Column("\npods", [str(group.most("pods")) for group in groups]))
     columns.append(Column(_heading(FIGURES["total_s"]), _totals(groups, plus_minus)))
     columns.append(Column("\ndone", [f"{group.completed} of {len(group.rows)}" for group in groups]))
@@ -102,7 +98,15 @@ def _columns(study: Study, groups: Sequence[Group], plus_minus: str) -> list[Col
     for figure in (FIGURES[name] for name in ON_TERMINAL):
         if figure.kind != RATIO or gpus:
             columns.append(Column(_heading(figure), _cells(figure, [group.of(figure.name) for group in groups])))
-    return columns
+    return [*before, *_params(groups, {column.heading for column in (*before, *columns)}), *columns]
+
+
+def _params(groups: Sequence[Group], taken: Container[str]) -> Iterator[Column]:
+    """The params that vary, except those that repeat a count; named as in summary.csv if another column has the name."""
+    for name in groups[0].params:
+        values = [group.params[name] for group in groups]
+        if not any(values == [str(group.most(count)) for group in groups] for count in ("workloads", "pods")):
+            yield Column(f"\nparam_{name}" if f"\n{name}" in taken else f"\n{name}", values)
 
 
 def _heading(figure: Figure) -> str:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from seatrial.model.plan import Scalar, Span, Taint, Toleration
-from seatrial.model.selectors import parse_selector
+from seatrial.model.selectors import LONGEST_NAME, is_label_key, is_label_value, parse_selector
 from seatrial.model.units import HOUR, parse_duration, parse_quantity, parse_rate
 from seatrial.scenario.fields import FieldMistake, several, shown, wrong
 from seatrial.scenario.nearest import remedy_for
@@ -126,7 +126,7 @@ def taint(value: Any) -> Taint:
     if not colon or not key.partition("=")[0]:
         raise wrong(f"{shown(value)} is not a taint", "write it like key=value:NoSchedule or key:NoSchedule")
     name, _, content = key.partition("=")
-    return Taint(name, content, _effect(effect))
+    return Taint(label_key(name), _label_value(content), _effect(effect))
 
 
 def toleration(value: Any) -> Toleration:
@@ -139,7 +139,8 @@ def toleration(value: Any) -> Toleration:
         raise wrong(
             f"{shown(value)} is not a toleration", 'write it like key=value:NoSchedule, key:NoSchedule, key or "*"'
         )
-    return Toleration(name, "Equal" if equals else "Exists", content, _effect(effect) if colon else "")
+    operator = "Equal" if equals else "Exists"
+    return Toleration(label_key(name), operator, _label_value(content), _effect(effect) if colon else "")
 
 
 def selector(value: Any) -> str:
@@ -184,10 +185,25 @@ def payload(value: Any) -> int:
 def label(value: Any) -> str:
     """Labels are text; whole numbers and booleans are taken as written, 1.10 is not (it would become 1.1)."""
     if isinstance(value, str):
-        return value
+        return _label_value(value)
     if isinstance(value, int):
-        return spell(value)
+        return _label_value(spell(value))
     raise wrong(f"{shown(value)} is not a label's text", "put it in quotes")
+
+
+def label_key(value: Any) -> str:
+    """The key of a label or taint, as the API server takes it: `zone` or `example.com/zone`."""
+    if isinstance(value, str) and is_label_key(value):
+        return value
+    remedy = f"use at most {LONGEST_NAME} letters, digits and - _ . as in zone or example.com/zone"
+    raise wrong(f"{shown(value)} cannot be the key of a label or taint", remedy)
+
+
+def _label_value(value: str) -> str:
+    if is_label_value(value):
+        return value
+    remedy = f"use at most {LONGEST_NAME} letters, digits and - _ . with a letter or digit at both ends"
+    raise wrong(f"{shown(value)} cannot be the value of a label or taint", remedy)
 
 
 def scalar(value: Any) -> Scalar:
@@ -280,6 +296,7 @@ UserName = Annotated[str, BeforeValidator(user_name), _string("^[-A-Za-z0-9:._@]
 TaintText = Annotated[Any, BeforeValidator(taint), _string("^[^:=]+(=[^:]*)?:.+$", "key=value:NoSchedule")]
 TolerationText = Annotated[Any, BeforeValidator(toleration), _string("^.+$", "key=value:NoSchedule", "key", "*")]
 SelectorText = Annotated[str, BeforeValidator(selector), _string("^.+$", "pool=batch", "pool in (a, b),!spot")]
+LabelKey = Annotated[str, BeforeValidator(label_key), WithJsonSchema({"type": "string"})]
 LabelText = Annotated[str, BeforeValidator(label), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
 ScalarValue = Annotated[Any, BeforeValidator(scalar), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Text = Annotated[str, BeforeValidator(text)]

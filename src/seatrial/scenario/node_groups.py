@@ -15,6 +15,7 @@ from seatrial.scenario.field_types import (
     ONE_AMOUNT,
     CapacityMap,
     Count,
+    LabelKey,
     LabelText,
     ObjectName,
     SelectorText,
@@ -86,7 +87,7 @@ class NodeGroupFields(Fields):
     name: ObjectName = Field(description="Nodes are called NAME-0, NAME-1 and so on.")
     count: Annotated[int, whole_number(1, MOST_NODES)] = Field(description="How many nodes.")
     capacity: CapacityMap = Field(description="Capacity of a node: cpu and memory, pods (default 110), GPUs and so on.")
-    labels: dict[str, LabelText] = Field({}, description="Labels of the nodes.")
+    labels: dict[LabelKey, LabelText] = Field({}, description="Labels of the nodes.")
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
     kubelet: _KubeletKind = Field(
         False,

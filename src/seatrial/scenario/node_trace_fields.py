@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from seatrial.model.plan import NodeGroup
-from seatrial.scenario.field_types import AmountMap, Count, LabelText, ObjectName, TaintText, Text, choice
+from seatrial.scenario.field_types import AmountMap, Count, LabelKey, LabelText, ObjectName, TaintText, Text, choice
 from seatrial.scenario.fields import Fields
 from seatrial.scenario.pod_delays import DEFAULT_PODS, PodDelays
 from seatrial.scenario.trace_fields import ColumnMap, ShareOfJobs
@@ -43,7 +43,9 @@ class NodeTraceFields(Fields):
         WHOLE, description="whole: GPUs as nvidia.com/gpu; milli: 1000 of nvidia.com/gpu-milli per GPU, instead."
     )
     capacity: AmountMap = Field({}, description="Further capacity of every node; pods (default 110).")
-    labels: dict[str, LabelText] = Field({}, description="Labels of all nodes; those with GPUs also have their model.")
+    labels: dict[LabelKey, LabelText] = Field(
+        {}, description="Labels of all nodes; those with GPUs also have their model."
+    )
     taints: list[TaintText] = Field([], description="Taints as key=value:Effect or key:Effect.")
     pods: PodDelays = Field(PodDelays.model_construct(), description="Start delays of pods.")
 

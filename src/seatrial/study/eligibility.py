@@ -45,14 +45,9 @@ def check(trials: Sequence[Trial]) -> Checked:
     runnable: list[Trial] = []
     skipped: dict[str, None] = {}
     for trial in trials:
-        stack = stacks.find(trial.setup.stack)
-        why = stack.refuses(trial)
+        why = refusal(trial) or next(filter(None, (hindrance(trial) for hindrance in HINDRANCES)), None)
         if why:
-            why += _who_can(trial)
-        else:
-            why = next(filter(None, (hindrance(trial) for hindrance in HINDRANCES)), None)
-        if why:
-            skipped[f"set-up '{trial.setup.name}' is left out: {why}"] = None
+            skipped[left_out(trial, why)] = None
         else:
             runnable.append(trial)
     if not runnable:
@@ -60,6 +55,17 @@ def check(trials: Sequence[Trial]) -> Checked:
             "\n".join(skipped), "choose other set-ups (--setup), another stack or another cluster (--on)"
         )
     return Checked(runnable, list(skipped))
+
+
+def refusal(trial: Trial) -> str | None:
+    """Why its stack cannot run it, and which stacks can; None if it can."""
+    why = stacks.find(trial.setup.stack).refuses(trial)
+    return why + _who_can(trial) if why else None
+
+
+def left_out(trial: Trial, why: str) -> str:
+    """The line about a set-up that is not run."""
+    return f"set-up '{trial.setup.name}' is left out: {why}"
 
 
 def _refuse_missing_files(trials: Sequence[Trial]) -> None:
@@ -275,8 +281,11 @@ HINDRANCES = (
 
 
 def all_findings(trial: Trial) -> list[str]:
-    """Findings before the run: on the scenario, on the stack, on this machine's memory."""
+    """Findings before the run: on the scenario, on the stack, on this machine's memory. A set-up that is left out has no other."""
     from seatrial.scenario.findings import findings_of
+
+    if why := refusal(trial):
+        return [left_out(trial, why)]
 
     return [*findings_of(trial), *stacks.find(trial.setup.stack).findings(trial), *memory_findings(trial)]
 

@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
@@ -112,6 +113,7 @@ class Pool:
 
     def run(self, trials: Sequence[Trial], out: Path, listener: Listener) -> Iterator[Outcome]:
         context = multiprocessing.get_context("spawn")  # forking a process with polars' threads in it is not safe
+        _start_tracker()
         messages = context.Queue()
         ended: queue.SimpleQueue[Future[Outcome | None]] = queue.SimpleQueue()
         (out / TRIALS).mkdir(parents=True, exist_ok=True)
@@ -157,6 +159,15 @@ class Pool:
             if outcome:
                 listener.ended(outcome.trial, outcome.outcome, outcome.figures)
                 yield outcome
+
+
+def _start_tracker() -> None:
+    """Starts the process that removes our semaphores when all else is killed: by itself it warns then that they leaked."""
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")  # it gets the options of this process
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.pop()
 
 
 @contextmanager

@@ -79,14 +79,15 @@ def refuse_differences(
 def differences(earlier: Mapping[str, Any], study: Mapping[str, Any], trials: Sequence[Trial]) -> list[str]:
     """Differences, in words, that would make the rest of a study another study than its beginning."""
     now = json.loads(msgspec.json.encode(study))
+    leaves = list(_leaves(earlier.get("scenario"), now["scenario"]))
     found = [
         _changed(words, earlier.get(key), now.get(key))
         for key, words in _OPTIONS.items()
-        if earlier.get(key) != now.get(key)
+        if earlier.get(key) != now.get(key) and key not in [path for path, *_ in leaves]
     ]
     if earlier.get("name") != now["name"]:
         return [_changed("the scenario", earlier.get("name"), now["name"])]
-    found += [_changed(path, *both) for path, *both in _leaves(earlier.get("scenario"), now["scenario"])]
+    found += [_changed(path, *both) for path, *both in leaves]
     found += [_changed(f"the cluster's {path}", *both) for path, *both in _leaves(earlier.get("target"), now["target"])]
     before, asked = earlier.get("asked") or {}, now["asked"]
     found += [

@@ -22,6 +22,7 @@ from seatrial.scenario.field_types import (
     Count,
     Duration,
     Flag,
+    LabelKey,
     LabelText,
     LastingDuration,
     ObjectName,
@@ -71,8 +72,8 @@ class SubmitFields(TraceFields):
     overlay: OverlayMap | None = Field(
         None, description="Any other fields of the Job's manifest: metadata, spec. Lists replace lists."
     )
-    selector: dict[str, LabelText] = Field({}, description="Node labels that must match.")
-    affinity: dict[str, list[LabelText]] = Field({}, description="Node label → the values that match.")
+    selector: dict[LabelKey, LabelText] = Field({}, description="Node labels that must match.")
+    affinity: dict[LabelKey, list[LabelText]] = Field({}, description="Node label → the values that match.")
     tolerations: list[TolerationText] | None = Field(
         None, description="As key=value:Effect, key:Effect, key or *. Not given: the taints of all nodes; []: none."
     )

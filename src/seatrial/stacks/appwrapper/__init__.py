@@ -37,7 +37,10 @@ class AppWrapperOperator(StackBase):
     )
     stages: Sequence[Stage] = lifecycle_with(QUEUED, ADMITTED, RESOURCES_DEPLOYED, PODS_READY, SUCCEEDED)
     needs = "the AppWrapper operator v1.2 and its CRD; built from its Go module"
-    verified = "the same scenarios with the real operator v1.2.0 on local (docs/stacks/appwrapper.md)"
+    verified = (
+        "two scenarios beside the real operator v1.2.0, once each (docs/fidelity.md); "
+        "evictions and many workloads were not compared"
+    )
     settings: Sequence[Setting] = (
         Setting("appwrapper", "qps", 20, "client requests per second, per kind of object (rest.Config.QPS)"),
         Setting("appwrapper", "burst", 30, "client burst, per kind of object (rest.Config.Burst)"),

@@ -24,7 +24,7 @@ class AppWrapperKueue(Kueue):
     about = "Kueue in front of the AppWrapper operator: suspended AppWrappers, admitted by quota"
     stages = lifecycle_with(QUEUED, QUOTA_RESERVED, ADMITTED, RESOURCES_DEPLOYED, PODS_READY, SUCCEEDED, RELEASED)
     needs = "Kueue v0.16 with the integration workload.codeflare.dev/appwrapper, and the AppWrapper operator v1.2"
-    verified = "the models of kueue and of appwrapper, put together by the rules of Kueue v0.16.1"
+    verified = "many-small-jobs beside the real ones, twice (docs/fidelity.md); evictions were not compared in figures"
     model_verified = False
     honours = ("queues", "cohorts", "flavors", "fair-sharing")
     settings = (*operator.settings, *Kueue.settings)

@@ -30,7 +30,10 @@ class Kai(StackBase):
     about = "NVIDIA's KAI scheduler: PodGroups placed whole, in cycles of one second, bound by a program of its own"
     stages = lifecycle_with(BIND_REQUESTED)
     needs = "KAI v0.12: scheduler and binder, the CRDs PodGroup, Queue and BindRequest"
-    verified = "the rules of v0.12.0; two-teams beside the real KAI (docs/fidelity.md)"
+    verified = (
+        "four scenarios beside the real KAI v0.12.0, once or twice each (docs/fidelity.md); "
+        "reclaiming and preemption were not compared in figures"
+    )
     settings = (
         Setting("kai", "qps", 50, "client requests per second of the scheduler, per client (--qps)"),
         Setting("kai", "burst", 300, "client burst of the scheduler (--burst)"),

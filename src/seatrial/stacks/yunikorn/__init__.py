@@ -32,7 +32,10 @@ class Yunikorn(StackBase):
     about = "YuniKorn's scheduler: applications in queues, gangs that reserve nodes with placeholder pods"
     stages = lifecycle_with(RESERVED)
     needs = "YuniKorn v1.8: its scheduler under the name `yunikorn`"
-    verified = "the rules of v1.8.0, with file and line in the code"
+    verified = (
+        "three scenarios beside the real YuniKorn v1.8.0, one to three times each (docs/fidelity.md); "
+        "preemption, fair sharing and reservations were not compared in figures"
+    )
     quota_from = SCHEDULED.name
     honours = ("queues", "cohorts", "fair-sharing", "checkpoint")
     settings = (
