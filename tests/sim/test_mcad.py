@@ -15,7 +15,7 @@ from seatrial.scenario.actions.wait import Wait
 from seatrial.sim.goroutines import Goroutine
 from seatrial.stacks.mcad import model_140
 from seatrial.stacks.mcad.model import WrapperCopy
-from tests.sim.making import fakes, run, submit, trial
+from tests.sim.making import fakes, run, submit, to_the_end, trial
 
 NODES, JOBS = 30, 200
 
@@ -106,6 +106,18 @@ def test_a_timer_is_set_only_when_the_informer_has_delivered_what_came_before(
     first_try, second_try = tries[1:3]  # its first turn queues it
     between = set(model.turns[first_try + 1 : second_try])
     assert between >= set(range(2, 2 + singles))
+
+
+def test_gpus_that_count_twice_keep_no_appwrapper_waiting_that_asks_for_none(tmp_path: Path) -> None:
+    """10 of 16 GPUs are bound and do not run yet, so they count as 20; MCAD takes what is left for 0, and 0 suffices."""
+    gpus = PodShape({"cpu": 1000, "nvidia.com/gpu": 5}, tolerations=(Toleration(),))
+    cores = PodShape({"cpu": 1000}, tolerations=(Toleration(),))
+    first = replace(submit(1, 2, gpus, 30), name="gpus")
+    steps = ((first,), (Wait("bound", "scheduled"),), *to_the_end(replace(submit(1, 1, cores, 1), name="cores")))
+    ran = run(trial(*steps, stack="mcad", nodes=[fakes(2, **{"nvidia.com/gpu": 8})]), tmp_path)
+    assert ran.ending.outcome == "completed"
+    with_gpus, without = ran.times("admitted")
+    assert without - with_gpus < 1, "without a backoff of 20 s"
 
 
 def test_priorities_are_said_to_have_no_effect_on_the_queue() -> None:

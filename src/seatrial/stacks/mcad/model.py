@@ -249,16 +249,17 @@ class McadModel:
     def _room(self) -> dict[str, int]:
         """Free on open nodes, less what dispatched AppWrappers declared and their running or finished pods do not use: a pod that
         is bound and does not run yet counts twice, and what is declared but not requested counts until MCAD has noticed the end
-        (EX:191-221,845-870; the label that should exclude MCAD's own pods from the first sum is misspelt there)."""
-        room = {name: self.sim.nodes.room(name) for name in SEEN}
+        (EX:191-221,845-870; the label that should exclude MCAD's own pods from the first sum is misspelt there). Never below zero
+        (EX:873, NonNegSub): an AppWrapper without GPUs fits while GPUs count twice."""
+        pending = dict.fromkeys(SEEN, 0)
         for number in self.dispatched:
             workload = self.sim.workloads[number]
             asked, over = counted(workload), number in self.complete
             using = workload.pods if over else self.pods_in(number, pod_state.RUNNING, pod_state.FINISHED)
             for name in SEEN:
                 used = workload.shape.requests.get(name, 0) * using
-                room[name] -= max(asked.get(name, 0) * workload.pods - used, 0)
-        return room
+                pending[name] += max(asked.get(name, 0) * workload.pods - used, 0)
+        return {name: max(self.sim.nodes.room(name) - pending[name], 0) for name in SEEN}
 
     def pods_in(self, number: int, *states: int) -> int:
         """How many of its pods are in one of these states."""
