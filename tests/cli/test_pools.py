@@ -128,4 +128,6 @@ def test_a_signal_while_the_workers_still_start_ends_the_run_without_a_traceback
     _, words = process.communicate(timeout=60)
     assert "Traceback" not in words
     assert process.returncode == 130, words
-    assert not any(map(_alive, workers))
+    assert eventually(
+        lambda: not any(map(_alive, workers)), within_s=5
+    )  # the resource tracker sees the end of the others

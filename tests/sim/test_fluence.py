@@ -159,7 +159,7 @@ def test_where_it_runs_what_it_refuses_and_what_may_still_free_something() -> No
     assert fluence.refuses(asked) is None
     assert "not a Go module" in (fluence.refuses(replace(asked, on="local")) or "")
     labelled = submit(1, shape=PodShape({"cpu": 1}, {"zone": "a"}))
-    assert "labels" in (fluence.refuses(trial(*to_the_end(labelled), stack="fluence")) or "")
+    assert "nodes by label" in (fluence.refuses(trial(*to_the_end(labelled), stack="fluence")) or "")
     assert list(fluence.releases(asked.setup.settings)) == [5 * MINUTE]
 
 
